@@ -1,0 +1,171 @@
+"""Settings from everywhere, with one precedence rule and the origin of each value.
+
+flags > environment (``PENSTOCK_<NAME>``) > file > defaults. The file is TOML, or a RocketMQ ``broker.conf``. Every source
+takes our names and RocketMQ's. ``PENSTOCK_CONFIG`` names the file when no flag does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.config.aliases import ALIASES, field_of, translate_value
+from penstock.config.properties import parse_properties
+from penstock.config.schema import LIMITS, TYPES, StoreConfig, check
+from penstock.errors import ConfigError
+
+ENV_PREFIX = "PENSTOCK_"
+_GROUPS = ("behaviour", "performance")
+_MAX_FILE_SIZE = 1 << 20
+_SIZE_SUFFIXES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def load_config(
+    file: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] = os.environ,
+    flags: Mapping[str, Any] | None = None,
+) -> tuple[StoreConfig, dict[str, str]]:
+    """The settings and, for every field, where its value came from.
+
+    A flag whose value is None counts as not given. In a ``broker.conf`` keys that are no setting of a store are passed
+    over (it is a whole broker's file; ``unused_keys`` lists them); anywhere else an unknown key is an error.
+    """
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(TYPES, "default")
+
+    def take(source: Mapping[str, tuple[Any, str]]) -> None:
+        for field, (value, origin) in source.items():
+            values[field] = value
+            origins[field] = origin
+
+    chosen = file if file is not None else env.get(ENV_PREFIX + "CONFIG") or None
+    if chosen is not None:
+        take(_from_file(Path(chosen)))
+    take(_from_env(env))
+    take(_from_flags(flags or {}))
+    return StoreConfig(**values), origins
+
+
+def unused_keys(file: str | os.PathLike[str]) -> list[str]:
+    """Keys of a ``broker.conf`` that are no settings of a store, in order of appearance."""
+    path = Path(file)
+    if path.suffix == ".toml":
+        return []
+    return [key for key in _read_properties(path) if field_of(key) not in TYPES]
+
+
+def convert(field: str, value: Any, *, source: str) -> Any:
+    """A value as written by a person, as the field's type: ``"true"``, ``"64MiB"``, ``ASYNC_FLUSH``."""
+    value = translate_value(field, value)
+    expected = TYPES[field]
+    if isinstance(value, str):
+        text = value.strip()
+        if expected is bool and text.lower() in _TRUE + _FALSE:
+            value = text.lower() in _TRUE
+        elif expected is int:
+            value = _whole_number(text, value)
+        else:
+            value = text
+    return check(field, value, source=source)
+
+
+def _whole_number(text: str, otherwise: str) -> int | str:
+    found = re.fullmatch(r"(-?\d[\d_]{0,20}) ?(|KiB|MiB|GiB)", text, re.ASCII)
+    return int(found[1].replace("_", "")) * _SIZE_SUFFIXES[found[2]] if found else otherwise
+
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    given = {key: value for key, value in flags.items() if value is not None}
+    return _collect(given, {key: f"flag {key}" for key in given})
+
+
+def _from_env(env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    # Other variables share the prefix (PENSTOCK_CONFIG, PENSTOCK_SETUP), so the fields are looked up, not the variables.
+    names = {field: ENV_PREFIX + field.upper() for field in TYPES}
+    given = {field: env[name] for field, name in names.items() if name in env}
+    return _collect(given, {field: f"environment {names[field]}" for field in given})
+
+
+def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
+    if path.suffix == ".toml":
+        given, places = _read_toml(path)
+    else:
+        given = {key: value for key, value in _read_properties(path).items() if field_of(key) in TYPES}
+        places = dict.fromkeys(given, str(path))
+    return _collect(given, {key: f"file {place}" for key, place in places.items()})
+
+
+def _collect(given: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """Names to fields, values to types. Two names of one field in one source are refused: which one was meant?"""
+    found: dict[str, tuple[Any, str]] = {}
+    named: dict[str, str] = {}
+    for key, value in given.items():
+        field, source = field_of(key), sources[key]
+        if field not in TYPES:
+            raise _unknown(key, source)
+        if field in found:
+            raise ConfigError(
+                f"{named[field]} and {key} (from {source}) are one setting", key=key, source=source
+            )
+        named[field] = key
+        found[field] = (convert(field, value, source=source), source)
+    return found
+
+
+def _unknown(key: str, source: str) -> ConfigError:
+    near = difflib.get_close_matches(key, [*TYPES, *ALIASES], n=1)
+    hint = f"did you mean {near[0]}?" if near else "`penstock config show` lists them"
+    return ConfigError(f"{key} (from {source}): no such setting", key=key, source=source, hint=hint)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_FILE_SIZE + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"can't read the config file: {error.strerror}", file=path, source=str(path)
+        ) from error
+    if len(data) > _MAX_FILE_SIZE:
+        raise ConfigError(f"a config file of more than {_MAX_FILE_SIZE} bytes", file=path, source=str(path))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError("not UTF-8 text", file=path, source=str(path)) from error
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(_read_text(path))
+    except ValueError as error:
+        raise ConfigError(str(error), file=path, source=str(path)) from error
+
+
+def _read_toml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings at the top level or in the table of their group, and the place of each."""
+    try:
+        document = tomllib.loads(_read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"not TOML: {error}", file=path, source=str(path)) from error
+    given: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for key, value in document.items():
+        inner = value.items() if key in _GROUPS and isinstance(value, dict) else [(key, value)]
+        for name, setting in inner:
+            place = f"{path} [{key}]" if name != key else str(path)
+            field = field_of(name)
+            if field in TYPES and key in _GROUPS and LIMITS[field].group != key:
+                raise ConfigError(
+                    f"{name} (from file {place}) belongs in [{LIMITS[field].group}]", key=name, source=place
+                )
+            if name in given:
+                raise ConfigError(f"{name} (from file {place}) is set twice", key=name, source=place)
+            given[name] = setting
+            places[name] = place
+    return given, places

@@ -1,0 +1,152 @@
+"""The error tree: what happened, where it happened, what to do next.
+
+Everything this package raises on purpose is a :class:`PenstockError`. ``str()`` of an error is a whole sentence for
+people; ``file``, ``offset`` and ``hint`` are there for programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike, fspath
+from typing import Any
+
+
+def _rebuild(cls: type[PenstockError], message: str, state: dict[str, Any]) -> PenstockError:
+    """Unpickle without the constructor, whose arguments differ between the classes."""
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class PenstockError(Exception):
+    """Root of the tree.
+
+    ``message`` is what happened, ``file`` and ``offset`` where (None when that makes no sense), ``hint`` the next step.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | PathLike[str] | None = None,
+        offset: int | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = None if file is None else fspath(file)
+        self.offset = offset
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = ""
+        if self.file is not None:
+            where = self.file if self.offset is None else f"{self.file} at offset {self.offset}"
+        elif self.offset is not None:
+            where = f"offset {self.offset}"
+        text = f"{where}: {self.message}" if where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def __reduce__(self) -> tuple[Callable[..., PenstockError], tuple[Any, ...]]:
+        return _rebuild, (type(self), self.message, dict(self.__dict__))
+
+
+class StoreError(PenstockError):
+    """Anything about a store directory or an open store."""
+
+
+class CorruptRecord(StoreError):
+    """A record that can't be what the writer meant. ``found`` says what was there instead."""
+
+    def __init__(self, file: str | PathLike[str], offset: int, *, found: str, hint: str = "") -> None:
+        super().__init__(f"corrupt record: {found}", file=file, offset=offset, hint=hint)
+        self.found = found
+
+
+class CorruptFile(StoreError):
+    """A file that can't be what the writer meant: wrong size, torn, foreign. ``found`` says what was there instead."""
+
+    def __init__(
+        self, file: str | PathLike[str], *, found: str, hint: str = "", offset: int | None = None
+    ) -> None:
+        super().__init__(f"corrupt file: {found}", file=file, offset=offset, hint=hint)
+        self.found = found
+
+
+class StoreLocked(StoreError):
+    """Somebody else owns the directory: another process, or another open store of this one."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed before or during the call."""
+
+
+class StoreReadOnly(StoreError):
+    """Writing is refused: opened read-only, or a sync failed earlier. ``cause`` is that failure, or None."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cause: BaseException | None = None,
+        file: str | PathLike[str] | None = None,
+        offset: int | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, file=file, offset=offset, hint=hint)
+        self.cause = cause
+
+
+class FlushFailed(StoreError):
+    """The disk refused a sync. Terminal: nothing written since the last good sync is acknowledged, ever."""
+
+
+class FlushTimeout(StoreError):
+    """The flush did not finish in time. The message may or may not be on disk."""
+
+
+class DiskFull(StoreError):
+    """No space left. Nothing was written; the same call may succeed when space returns."""
+
+
+class ForkedProcess(StoreError):
+    """An open store was used in a forked child, where a write would go into the parent's log."""
+
+
+class NotAStore(StoreError):
+    """The path is not a store directory."""
+
+
+class StoreVersion(StoreError):
+    """The directory was written in a layout this version does not know."""
+
+
+class MessageRejected(PenstockError):
+    """A message that no store takes. ``status`` is RocketMQ's name for the refusal."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status = status
+        self.reason = reason
+
+
+class ConfigError(PenstockError):
+    """A setting that is unknown, of the wrong type or out of range. ``key`` and ``source`` say which and whence."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        key: str | None = None,
+        source: str | None = None,
+        file: str | PathLike[str] | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, file=file, hint=hint)
+        self.key = key
+        self.source = source
+
+
+class UsageError(PenstockError):
+    """A call or a command that makes no sense as given."""
