@@ -14,9 +14,10 @@ import msgspec
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One message to be stored.
 
-    ``tags`` and ``keys`` win over entries of the same name in ``properties``; ``raw_properties`` wins over all of them.
-    ``body`` may be any bytes-like object and must not change until the put has returned. A field left at its default
-    is filled in by the store: ``born_timestamp`` with its clock, the hosts with its own address.
+    ``tags`` and ``keys`` win over entries of the same name in ``properties``; ``raw_properties`` wins over
+    all of them. ``body`` may be any bytes-like object and must not change until the put has returned. A field
+    left at its default is filled in by the store: ``born_timestamp`` with its clock, the hosts with its own
+    address.
     """
 
     topic: str
@@ -51,7 +52,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         delay_level: int = 0,
         wait: bool = True,
     ) -> Message:
-        """A message from friendlier arguments: a text body is encoded as UTF-8, keys may be any iterable of strings."""
+        """A message from friendlier arguments.
+
+        A text body is encoded as UTF-8, keys may be any iterable of strings.
+        """
         if isinstance(body, str):
             body = body.encode()
         if keys is not None and not isinstance(keys, str):

@@ -1,0 +1,128 @@
+"""Message ids: the one the store gives and the one the client makes (store format, section 4)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from penstock.message.host import format_host, parse_host, unpack_host
+
+__all__ = [
+    "UniqueIdGenerator",
+    "decode_message_id",
+    "format_host",
+    "message_id_of",
+    "offset_message_id",
+    "parse_host",
+    "unique_id",
+]
+
+_PORT_AND_OFFSET = struct.Struct(">iq")
+_PROCESS = struct.Struct(">HI")
+_MOMENT = struct.Struct(">IH")
+_IPV4_CHARACTERS = 32
+_IPV6_CHARACTERS = 56
+
+
+def offset_message_id(address: bytes, port: int, offset: int) -> str:
+    """The id that names a record by its place: store host, port and physical offset, as upper-case hex."""
+    return (address + _PORT_AND_OFFSET.pack(port, offset)).hex().upper()
+
+
+def message_id_of(store_host: str, offset: int) -> str:
+    """``offset_message_id`` for a host in its text form."""
+    address, port = parse_host(store_host)
+    return offset_message_id(address, port, offset)
+
+
+def decode_message_id(message_id: str) -> tuple[str, int]:
+    """Store host and physical offset of an offset message id; ValueError when it is none.
+
+    A client's unique id has the same length and decodes too: the offset it then gives means nothing.
+    """
+    if len(message_id) not in (_IPV4_CHARACTERS, _IPV6_CHARACTERS):
+        raise ValueError(f"message id {message_id!r} has {len(message_id)} characters, not 32 or 56")
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError:
+        raise ValueError(f"message id {message_id!r} is not hexadecimal") from None
+    if len(raw) * 2 != len(message_id):  # fromhex skips blanks
+        raise ValueError(f"message id {message_id!r} is not hexadecimal")
+    return unpack_host(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True)
+
+
+def _month_bounds_ms(now_ms: int) -> tuple[int, int]:
+    """Start of the local month that holds ``now_ms``, and of the one after it."""
+    now = datetime.fromtimestamp(now_ms / 1000)
+    start = datetime(now.year, now.month, 1)
+    following = datetime(now.year + now.month // 12, now.month % 12 + 1, 1)
+    return int(start.timestamp() * 1000), int(following.timestamp() * 1000)
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _own_address() -> bytes | None:
+    """This machine's address as its own name gives it, or None."""
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return None
+    return socket.inet_pton(socket.AF_INET, address)
+
+
+class UniqueIdGenerator:
+    """Makes client unique ids: address, process, a salt, milliseconds since the month began, a counter.
+
+    Safe to call from many threads. Two generators of one process differ by their salt (RocketMQ puts the
+    class loader's hash there). After a fork the child must make a new one; ``unique_id`` does.
+    """
+
+    def __init__(
+        self,
+        address: bytes | None = None,
+        *,
+        pid: int | None = None,
+        salt: int | None = None,
+        now_ms: Callable[[], int] = _wall_clock_ms,
+    ) -> None:
+        if address is None:
+            address = _own_address() or (now_ms() & 0xFFFFFFFF).to_bytes(4, "big")
+        process = os.getpid() if pid is None else pid
+        chosen = int.from_bytes(os.urandom(4), "big") if salt is None else salt
+        self.pid = process
+        self._prefix = (address + _PROCESS.pack(process & 0xFFFF, chosen & 0xFFFFFFFF)).hex().upper()
+        self._now_ms = now_ms
+        self._month_start, self._next_month = _month_bounds_ms(now_ms())
+        self._counter = itertools.count()
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        """A new id of 32 characters (IPv4) or 56 (IPv6)."""
+        now = self._now_ms()
+        if now >= self._next_month:
+            with self._lock:
+                self._month_start, self._next_month = _month_bounds_ms(now)
+        since = now - self._month_start
+        if -1_000_000 < since < 0:  # the clock was set back over the month's start by a little
+            since = 0
+        return self._prefix + _MOMENT.pack(since & 0xFFFFFFFF, next(self._counter) & 0xFFFF).hex().upper()
+
+
+_generator: UniqueIdGenerator | None = None
+
+
+def unique_id() -> str:
+    """A new unique id of this process (the value of ``UNIQ_KEY``)."""
+    global _generator
+    generator = _generator
+    if generator is None or generator.pid != os.getpid():
+        generator = _generator = UniqueIdGenerator()
+    return generator()
