@@ -1,7 +1,7 @@
 """The error tree: what happened, where it happened, what to do next.
 
-Everything this package raises on purpose is a :class:`PenstockError`. ``str()`` of an error is a whole sentence for
-people; ``file``, ``offset`` and ``hint`` are there for programs.
+Everything this package raises on purpose is a :class:`PenstockError`. ``str()`` of an error is a whole sentence
+for people; ``file``, ``offset`` and ``hint`` are there for programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _rebuild(cls: type[PenstockError], message: str, state: dict[str, Any]) -> P
 class PenstockError(Exception):
     """Root of the tree.
 
-    ``message`` is what happened, ``file`` and ``offset`` where (None when that makes no sense), ``hint`` the next step.
+    ``message`` is what happened, ``file`` and ``offset`` where (None when unknown), ``hint`` the next step.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CorruptRecord(StoreError):
 
 
 class CorruptFile(StoreError):
-    """A file that can't be what the writer meant: wrong size, torn, foreign. ``found`` says what was there instead."""
+    """A file that can't be what the writer meant: wrong size, torn, foreign. ``found`` says what was there."""
 
     def __init__(
         self, file: str | PathLike[str], *, found: str, hint: str = "", offset: int | None = None
@@ -132,7 +132,7 @@ class MessageRejected(PenstockError):
 
 
 class ConfigError(PenstockError):
-    """A setting that is unknown, of the wrong type or out of range. ``key`` and ``source`` say which and whence."""
+    """A setting that is unknown, of the wrong type or out of range. ``key`` and ``source`` say which."""
 
     def __init__(
         self,

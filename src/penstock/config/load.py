@@ -1,7 +1,7 @@
 """Settings from everywhere, with one precedence rule and the origin of each value.
 
-flags > environment (``PENSTOCK_<NAME>``) > file > defaults. The file is TOML, or a RocketMQ ``broker.conf``. Every source
-takes our names and RocketMQ's. ``PENSTOCK_CONFIG`` names the file when no flag does.
+flags > environment (``PENSTOCK_<NAME>``) > file > defaults. The file is TOML, or a RocketMQ ``broker.conf``.
+Every source takes our names and RocketMQ's. ``PENSTOCK_CONFIG`` names the file when the caller does not.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def load_config(
 ) -> tuple[StoreConfig, dict[str, str]]:
     """The settings and, for every field, where its value came from.
 
-    A flag whose value is None counts as not given. In a ``broker.conf`` keys that are no setting of a store are passed
-    over (it is a whole broker's file; ``unused_keys`` lists them); anywhere else an unknown key is an error.
+    A flag whose value is None counts as not given. In a ``broker.conf`` keys that are no setting of a store are
+    passed over (it is a whole broker's file; ``unused_keys`` lists them); elsewhere an unknown key is an error.
     """
     values: dict[str, Any] = {}
     origins = dict.fromkeys(TYPES, "default")
@@ -86,7 +86,7 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
 
 
 def _from_env(env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    # Other variables share the prefix (PENSTOCK_CONFIG, PENSTOCK_SETUP), so the fields are looked up, not the variables.
+    # Other variables share the prefix (PENSTOCK_CONFIG, PENSTOCK_SETUP): look fields up, not variables.
     names = {field: ENV_PREFIX + field.upper() for field in TYPES}
     given = {field: env[name] for field, name in names.items() if name in env}
     return _collect(given, {field: f"environment {names[field]}" for field in given})
@@ -102,7 +102,7 @@ def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
 
 
 def _collect(given: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    """Names to fields, values to types. Two names of one field in one source are refused: which one was meant?"""
+    """Names to fields, values to types. Two names of one field in one source are refused: which was meant?"""
     found: dict[str, tuple[Any, str]] = {}
     named: dict[str, str] = {}
     for key, value in given.items():

@@ -207,7 +207,8 @@ def check(field: str, value: Any, *, source: str) -> Any:
         return ConfigError(f"{field} = {value!r} (from {source}): {why}", key=field, source=source, hint=hint)
 
     expected, limits = TYPES[field], LIMITS[field]
-    if type(value) is not expected:
+    actual: type = type(value)  # not isinstance: True is no number here
+    if actual is not expected:
         raise wrong(f"must be {_TYPE_NAMES[expected]}")
     if expected is int and not (limits.low or 0) <= value <= (limits.high or 0):
         raise wrong(f"must be between {limits.low} and {limits.high}")
