@@ -1,7 +1,7 @@
 """The error tree: what happened, where it happened, what to do next.
 
-Everything this package raises on purpose is a :class:`PenstockError`. ``str()`` of an error is a whole sentence
-for people; ``file``, ``offset`` and ``hint`` are there for programs.
+Everything this package raises on purpose is a :class:`PenstockError`. ``str()`` of an error is a whole
+sentence for people; ``file``, ``offset`` and ``hint`` are there for programs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CorruptRecord(StoreError):
 
 
 class CorruptFile(StoreError):
-    """A file that can't be what the writer meant: wrong size, torn, foreign. ``found`` says what was there."""
+    """A file that can't be what the writer meant: wrong size, torn, foreign. ``found`` tells more."""
 
     def __init__(
         self, file: str | PathLike[str], *, found: str, hint: str = "", offset: int | None = None

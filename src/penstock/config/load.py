@@ -33,8 +33,8 @@ def load_config(
 ) -> tuple[StoreConfig, dict[str, str]]:
     """The settings and, for every field, where its value came from.
 
-    A flag whose value is None counts as not given. In a ``broker.conf`` keys that are no setting of a store are
-    passed over (it is a whole broker's file; ``unused_keys`` lists them); elsewhere an unknown key is an error.
+    A flag whose value is None counts as not given. A ``broker.conf`` is a whole broker's file: keys that are
+    no setting of a store are passed over there (``unused_keys`` lists them). Elsewhere they are an error.
     """
     values: dict[str, Any] = {}
     origins = dict.fromkeys(TYPES, "default")
