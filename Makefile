@@ -1,0 +1,54 @@
+# Each target sets up what it needs: a local .venv, the compiled part and, after asking, what the system lacks.
+#   make demo            see it work
+#   make test            format, lint, types, tests
+#   make crash           kill and crash-state suites, long
+#   make interop-store   against the real RocketMQ store (Java 17, Maven)
+#   make bench           against the real RocketMQ store, in figures
+
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+JOBS ?= 2
+# How much the crash suites do; .ci/run asks for less.
+KILLS ?= 300
+CRASH_STATES ?= 20000
+
+.PHONY: setup native demo test lint unit crash interop-store interop bench clean
+
+setup:
+	@tools/setup
+
+native:
+	@tools/setup native
+
+demo: setup
+	@$(PYTHON) -m penstock.demo
+
+test: lint unit
+
+lint:
+	@tools/setup dev
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+unit:
+	@tools/setup dev
+	$(PYTHON) -m pytest -n $(JOBS) -m "not crash and not interop"
+
+crash:
+	@tools/setup dev
+	PENSTOCK_KILLS=$(KILLS) PENSTOCK_CRASH_STATES=$(CRASH_STATES) $(PYTHON) -m pytest -m crash
+
+interop-store:
+	@tools/setup java
+	$(PYTHON) -m pytest -m interop tests
+
+interop: interop-store
+
+bench:
+	@tools/setup java
+	.venv/bin/penstock bench store --peer rocketmq
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f src/penstock/_native/*.so src/penstock/_native/*.c
