@@ -105,6 +105,17 @@ def parse_properties(data: bytes) -> dict[str, str]:
     return found
 
 
+def parse_number(text: str | None, low: int = -(1 << 63), high: int = (1 << 63) - 1) -> int | None:
+    """A decimal number as properties carry it, or None when it is missing, is none, or lies out of range."""
+    if text is None or len(text) > 20:
+        return None
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    value = int(text)
+    return value if low <= value <= high else None
+
+
 def delete_property(data: bytes, name: str) -> bytes:
     """A property string without the pairs of this name; the other bytes stay as they are."""
     if not data:
