@@ -11,7 +11,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release,
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EBADF, EINVAL
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport close as posix_close
 
 
@@ -91,6 +91,24 @@ cdef int state_commit(FileState* state) noexcept nogil:
 
 cdef object _os_error(int negative, object path):
     return OSError(-negative, os.strerror(-negative), path)
+
+
+def differing_pages(left, right, Py_ssize_t page=4096):
+    """Numbers of the pages in which two buffers of one length differ. What the memory storage watches mappings with."""
+    cdef const uint8_t[::1] one = left
+    cdef const uint8_t[::1] other = right
+    cdef Py_ssize_t size = one.shape[0]
+    cdef Py_ssize_t position = 0
+    cdef Py_ssize_t count
+    if other.shape[0] != size or page <= 0:
+        raise ValueError("two buffers of one length and a positive page size")
+    result = []
+    while position < size:
+        count = min(page, size - position)
+        if memcmp(&one[position], &other[position], count) != 0:
+            result.append(position // page)
+        position += count
+    return result
 
 
 cdef class Mapping:
@@ -188,7 +206,7 @@ cdef class Mapping:
     def over(cls, memory, int64_t file_from=0, owner=None, *, path="", bint writable=True, bint reserved=True):
         """A mapping over ``memory`` (a bytearray, which cannot be resized while this lives).
 
-        ``owner.before("write" | "sync")`` is asked before each call that would reach a disk and may raise OSError;
+        ``owner.before("write" | "sync" | "allocate")`` is asked before each call that would reach a disk and may raise OSError;
         ``owner.on_sync()`` is told after each sync.
         """
         cdef Mapping self = Mapping.__new__(Mapping)
@@ -521,6 +539,26 @@ cdef class Mapping:
                     result = penstock_sync(self.state.fd, self.state.base, self.state.size)
             if result:
                 raise _os_error(result, self.path)
+        finally:
+            self.unpin()
+
+    def reserve(self):
+        """Give a sparse file all its blocks; its bytes stay. Nobody may write meanwhile."""
+        cdef int result = 0
+        if self.reserved:
+            return
+        if not self.state.writable:
+            raise OSError(EBADF, os.strerror(EBADF), self.path)
+        self.pin()
+        try:
+            if self.owner is not None:
+                self.owner.before("allocate")
+            with nogil:
+                if self.state.fd >= 0:
+                    result = penstock_reserve(self.state.fd, self.state.size)
+            if result:
+                raise _os_error(result, self.path)
+            self.reserved = True
         finally:
             self.unpin()
 
