@@ -1,0 +1,1 @@
+"""Benchmarks: the same work through Penstock and through what one would take instead."""

@@ -1,0 +1,220 @@
+"""RocketMQ's own Java store as a child process.
+
+The Java side is a small Maven project that lies beside this module as package data. It is built once into a cache
+folder (``$PENSTOCK_CACHE``, else ``~/.cache/penstock``), whose name is made from the sources, and then started as
+``java -Xms4g -Xmx4g -XX:+UseG1GC``. One JSON object a line goes in, one comes out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal, Self
+
+from penstock.errors import PenstockError
+
+Version = Literal["5.5.0", "4.9.7"]
+VERSIONS: tuple[Version, ...] = ("5.5.0", "4.9.7")
+_PROFILES: Mapping[Version, str] = {"5.5.0": "v5", "4.9.7": "v4"}
+
+SOURCES = Path(__file__).parent / "java"
+
+# RocketMQ reaches into the JDK to unmap files; since Java 17 each package of it has to be opened by name.
+_OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.lang.reflect", "java.util", "jdk.internal.ref", "jdk.internal.misc")
+BENCH_OPTIONS = ("-Xms4g", "-Xmx4g", "-XX:+UseG1GC")
+INTEROP_OPTIONS = ("-Xms64m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class PeerUnavailable(PenstockError):
+    """Java or Maven is missing, or the driver could not be built."""
+
+
+class PeerFailed(PenstockError):
+    """The Java side answered with an error or ended; ``trace`` is what it had to say."""
+
+    def __init__(self, message: str, *, trace: str = "") -> None:
+        super().__init__(f"{message}\n{trace}" if trace else message)
+        self.trace = trace
+
+
+def cache_directory() -> Path:
+    """Where built drivers live."""
+    given = os.environ.get("PENSTOCK_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "penstock"
+
+
+def missing_tools() -> list[str]:
+    """Which of ``java`` and ``mvn`` are not on the path."""
+    return [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+
+
+def _require(*tools: str) -> None:
+    absent = [tool for tool in tools if shutil.which(tool) is None]
+    if absent:
+        raise PeerUnavailable(
+            f"{' and '.join(absent)} not found on the path",
+            hint="the peer needs a JDK of version 17 and Maven 3.8 or later; `--peer none` runs without it",
+        )
+
+
+def _fingerprint(version: Version) -> str:
+    digest = hashlib.sha256(version.encode())
+    for path in sorted(SOURCES.rglob("*")):
+        if path.is_file() and "target" not in path.relative_to(SOURCES).parts:
+            digest.update(str(path.relative_to(SOURCES)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One builder at a time, whoever the others are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _maven(project: Path, version: Version, class_path: Path) -> None:
+    command = ["mvn", "-B", "-q", f"-P{_PROFILES[version]}", "compile", "dependency:build-classpath", f"-Dmdep.outputFile={class_path}"]
+    last = ""
+    # Offline first: it works whenever the dependencies were fetched before, and is quicker. Then with the network.
+    for extra in (["-o"], []):
+        done = subprocess.run([*command, *extra], cwd=project, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return
+        last = done.stdout + done.stderr
+    raise PeerUnavailable(
+        f"Maven could not build the driver for RocketMQ {version}:\n{last[-4000:]}",
+        hint="the first build fetches rocketmq-store and its dependencies from Maven Central",
+    )
+
+
+def build(version: Version = "5.5.0") -> str:
+    """Build the driver unless that was done before, and return its class path."""
+    home = cache_directory() / "peer" / f"{version}-{_fingerprint(version)}"
+    ready = home / "classpath"
+    if not ready.exists():
+        _require("java", "mvn")
+        with _locked(home.with_suffix(".lock")):
+            if not ready.exists():
+                shutil.rmtree(home, ignore_errors=True)
+                shutil.copytree(SOURCES, home, ignore=shutil.ignore_patterns("target"))
+                _maven(home, version, home / "dependencies")
+                # Written last: its presence says that everything before it succeeded.
+                ready.write_text(f"{home / 'target' / 'classes'}:{(home / 'dependencies').read_text().strip()}")
+    class_path = ready.read_text()
+    if any(not Path(entry).exists() for entry in class_path.split(":")):
+        shutil.rmtree(home, ignore_errors=True)
+        return build(version)
+    return class_path
+
+
+class Peer:
+    """A running Java program. Use as a context manager; ``ask`` sends a command and waits for its answer."""
+
+    def __init__(
+        self,
+        program: Literal["StorePeer", "StoreInterop"] = "StorePeer",
+        version: Version = "5.5.0",
+        options: tuple[str, ...] = BENCH_OPTIONS,
+    ) -> None:
+        class_path = build(version)
+        _require("java")
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+        exported = [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+        # RocketMQ writes logs of its own under the user's home: give it one that goes away.
+        self._home = tempfile.TemporaryDirectory(prefix="penstock-peer-")
+        self._log: IO[bytes] = open(Path(self._home.name) / "stderr", "w+b")  # noqa: SIM115 (closed with the peer)
+        self._process = subprocess.Popen(
+            [
+                "java",
+                *options,
+                *opened,
+                *exported,
+                "-Dfile.encoding=UTF-8",
+                "-Dsun.jnu.encoding=UTF-8",
+                f"-Duser.home={self._home.name}",
+                "-cp",
+                class_path,
+                f"penstock.bench.{program}",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            # File names with letters beyond ASCII need a UTF-8 locale whatever the caller's is.
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+
+    @property
+    def pid(self) -> int:
+        """Process id of the JVM."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """False after ``halt``, a crash or ``close``."""
+        return self._process.poll() is None
+
+    def ask(self, do: str, /, **arguments: Any) -> dict[str, Any]:
+        """Send one command and return its answer. Raises :class:`PeerFailed` on any other outcome."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            stdin.flush()
+        except BrokenPipeError:
+            raise PeerFailed(f"the peer had ended before `{do}`", trace=self._errors()) from None
+        line = stdout.readline()
+        if not line:
+            raise PeerFailed(f"the peer ended during `{do}` with code {self._process.wait()}", trace=self._errors())
+        answer: dict[str, Any] = json.loads(line)
+        if not answer.pop("ok"):
+            raise PeerFailed(f"`{do}` failed: {answer.get('error')}", trace=str(answer.get("trace", "")))
+        return answer
+
+    def wait_killed(self) -> int:
+        """Wait for the JVM to end after a command that halts it, and return its exit code."""
+        return self._process.wait(timeout=60)
+
+    def close(self) -> None:
+        """End the JVM. Harmless when it ended before."""
+        if self._process.stdin is not None:
+            try:
+                self._process.stdin.close()
+            except BrokenPipeError:
+                pass
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        if not self._log.closed:
+            self._log.close()
+        self._home.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and self.alive:
+            self._process.kill()
+        self.close()
+
+    def _errors(self) -> str:
+        self._log.flush()
+        return (Path(self._home.name) / "stderr").read_text(errors="replace")[-4000:]
