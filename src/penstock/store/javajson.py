@@ -1,11 +1,10 @@
 """JSON as RocketMQ's serializer writes and reads it (format section 1.3).
 
 Strict JSON, and beside it: integer keys without quotes (``{0:15}``), names without quotes, single quotes, a
-comma behind the last item. What is written is what fastjson writes, tab for tab, so files can be compared byte
-by byte.
+comma behind the last item. What is written is what fastjson writes, tab for tab.
 
-Files come from anywhere, so the parser is bounded: nesting by ``MAX_DEPTH``, numbers by their digits. The size
-of the text bounds everything else.
+Files come from anywhere, so the parser is bounded: nesting by ``MAX_DEPTH``, numbers by their digits. The
+size of the text bounds everything else.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"' + r"|'([^'\\]*+(?:\\.[^'\\
 _NUMBER = re.compile(r"-?\d++(\.\d++)?+([eE][+-]?\d++)?+", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_$][\w$]*+")
 _ESCAPE = re.compile(
-    r"\\u([0-9a-fA-F]{4})\\u([0-9a-fA-F]{4})|\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\(.)", re.DOTALL
+    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"  # one character of two UTF-16 halves
+    r"|\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\(.)",
+    re.DOTALL,
 )
 _PLAIN_ESCAPES = {
     "b": "\b",
@@ -169,10 +170,7 @@ def _unescape(body: str, position: int) -> str:
     def replace(found: re.Match[str]) -> str:
         high, low, single, byte, char = found.groups()
         if high is not None:
-            first, second = int(high, 16), int(low, 16)
-            if 0xD800 <= first < 0xDC00 <= second < 0xE000:
-                return chr(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00))
-            return chr(first) + _unescape(f"\\u{low}", position)
+            return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + (int(low, 16) - 0xDC00))
         if single is not None:
             return chr(int(single, 16))
         if byte is not None:

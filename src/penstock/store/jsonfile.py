@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, Protocol
 
 from penstock.errors import CorruptFile, DiskFull, StoreError
@@ -34,6 +35,7 @@ class FileAccess(Protocol):
     """The part of a storage that is needed here."""
 
     def exists(self, path: str, /) -> bool: ...
+    def makedirs(self, path: str, /) -> None: ...
     def stat(self, path: str, /) -> _Sized: ...
     def read_file(self, path: str, /) -> bytes: ...
     def write_atomic(self, path: str, data: bytes, /) -> None: ...
@@ -95,6 +97,7 @@ class JsonFile:
         """Make ``value`` the content, durably. On an error the old content stays."""
         data = render(value, pretty=self._pretty, ascii_only=self._ascii_only).encode()
         try:
+            self._storage.makedirs(str(PurePath(self.path).parent))
             if self._known_good or self._is_good():
                 self._storage.write_atomic(self.backup_path, self._storage.read_file(self.path))
             self._storage.write_atomic(self.path, data)
