@@ -1,8 +1,8 @@
 """RocketMQ's own Java store as a child process.
 
-The Java side is a small Maven project that lies beside this module as package data. It is built once into a cache
-folder (``$PENSTOCK_CACHE``, else ``~/.cache/penstock``), whose name is made from the sources, and then started as
-``java -Xms4g -Xmx4g -XX:+UseG1GC``. One JSON object a line goes in, one comes out.
+The Java side is a small Maven project that lies beside this module as package data. It is built once into a
+cache folder (``$PENSTOCK_CACHE``, else ``~/.cache/penstock``), whose name is made from the sources, and then
+started as ``java -Xms4g -Xmx4g -XX:+UseG1GC``. One JSON object a line goes in, one comes out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ _PROFILES: Mapping[Version, str] = {"5.5.0": "v5", "4.9.7": "v4"}
 SOURCES = Path(__file__).parent / "java"
 
 # RocketMQ reaches into the JDK to unmap files; since Java 17 each package of it has to be opened by name.
-_OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.lang.reflect", "java.util", "jdk.internal.ref", "jdk.internal.misc")
+_OPENED = (
+    "java.nio",
+    "sun.nio.ch",
+    "java.lang",
+    "java.lang.reflect",
+    "java.util",
+    "jdk.internal.ref",
+    "jdk.internal.misc",
+)
 BENCH_OPTIONS = ("-Xms4g", "-Xmx4g", "-XX:+UseG1GC")
 INTEROP_OPTIONS = ("-Xms64m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -85,9 +93,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _maven(project: Path, version: Version, class_path: Path) -> None:
-    command = ["mvn", "-B", "-q", f"-P{_PROFILES[version]}", "compile", "dependency:build-classpath", f"-Dmdep.outputFile={class_path}"]
+    goals = ["compile", "dependency:build-classpath", f"-Dmdep.outputFile={class_path}"]
+    command = ["mvn", "-B", "-q", f"-P{_PROFILES[version]}", *goals]
     last = ""
-    # Offline first: it works whenever the dependencies were fetched before, and is quicker. Then with the network.
+    # Offline first: it works, and quicker, whenever the dependencies were fetched before.
     for extra in (["-o"], []):
         done = subprocess.run([*command, *extra], cwd=project, capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -111,7 +120,8 @@ def build(version: Version = "5.5.0") -> str:
                 shutil.copytree(SOURCES, home, ignore=shutil.ignore_patterns("target"))
                 _maven(home, version, home / "dependencies")
                 # Written last: its presence says that everything before it succeeded.
-                ready.write_text(f"{home / 'target' / 'classes'}:{(home / 'dependencies').read_text().strip()}")
+                dependencies = (home / "dependencies").read_text().strip()
+                ready.write_text(f"{home / 'target' / 'classes'}:{dependencies}")
     class_path = ready.read_text()
     if any(not Path(entry).exists() for entry in class_path.split(":")):
         shutil.rmtree(home, ignore_errors=True)
@@ -177,7 +187,8 @@ class Peer:
             raise PeerFailed(f"the peer had ended before `{do}`", trace=self._errors()) from None
         line = stdout.readline()
         if not line:
-            raise PeerFailed(f"the peer ended during `{do}` with code {self._process.wait()}", trace=self._errors())
+            code = self._process.wait()
+            raise PeerFailed(f"the peer ended during `{do}` with code {code}", trace=self._errors())
         answer: dict[str, Any] = json.loads(line)
         if not answer.pop("ok"):
             raise PeerFailed(f"`{do}` failed: {answer.get('error')}", trace=str(answer.get("trace", "")))

@@ -149,6 +149,12 @@ final class Puts {
         return thread;
     }
 
+    /** Where the last message ends in the log. */
+    long end() {
+        JsonObject last = answered.get(answered.size() - 1);
+        return last.get("physicalOffset").getAsLong() + last.get("wroteBytes").getAsLong();
+    }
+
     JsonArray acknowledged() {
         JsonArray array = new JsonArray();
         answered.forEach(array::add);

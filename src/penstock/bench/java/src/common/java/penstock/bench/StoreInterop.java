@@ -83,7 +83,7 @@ public final class StoreInterop {
             busy.join(20);
             Runtime.getRuntime().halt(137);
         }
-        Stores.awaitDispatch(store);
+        Stores.awaitDispatch(store, puts.end());
         manifest.add("puts", puts.acknowledged());
         manifest.add("filterBitmaps", scenario.filterBitmaps());
         manifest.add("atClose", new Answers(store).all(new JsonObject()));
@@ -136,7 +136,7 @@ public final class StoreInterop {
             boolean own = index % 2 == 0;
             puts.put(own ? "appended-by-java" : topic, own ? 0 : queueId, body, body.length, properties);
         }
-        Stores.awaitDispatch(store);
+        Stores.awaitDispatch(store, puts.end());
         return puts.acknowledged();
     }
 

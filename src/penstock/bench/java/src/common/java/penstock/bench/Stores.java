@@ -59,10 +59,14 @@ final class Stores {
         store.start();
     }
 
-    /** Waits until queues and index hold everything that readers may see. */
     static void awaitDispatch(DefaultMessageStore store) throws Exception {
+        awaitDispatch(store, 0);
+    }
+
+    /** Waits until queues and index hold the log up to `end` and everything that readers may see (less, while a pool buffers). */
+    static void awaitDispatch(DefaultMessageStore store, long end) throws Exception {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(300);
-        while (Api.reputFromOffset(store) < store.getMaxPhyOffset()) {
+        while (Api.reputFromOffset(store) < Math.max(end, store.getMaxPhyOffset())) {
             if (System.nanoTime() > deadline) {
                 throw new IllegalStateException("dispatch stands at " + Api.reputFromOffset(store) + " of " + store.getMaxPhyOffset());
             }
