@@ -49,7 +49,7 @@ cdef int state_write(FileState* state, int64_t position, const uint8_t* data, in
     cdef int failed
     if position < 0 or n < 0 or position + n > state.size:
         return -EINVAL
-    if not state.writable or state.base == NULL:
+    if not state.writable or (state.base == NULL and state.fd < 0):
         return -EBADF
     failed = _injected(&state.write_error, &state.write_error_times)
     if failed:

@@ -1,0 +1,500 @@
+"""The put path: encode, then under the put lock assign offsets, patch, copy and publish.
+
+What the lock guards is one function that neither needs the interpreter nor can fail halfway. Rolling to the next file
+and waiting for the disk happen outside of it.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+
+from penstock._native.encode cimport (
+    CREATE_MAPPED_FILE_FAILED, FLUSH_DISK_TIMEOUT, MESSAGE_ILLEGAL, NEED_HOOK, NEED_ROLL, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded, Encoder,
+    buffer_reserve,
+)
+from penstock._native.encode import STATUSES
+from penstock._native.endian cimport get32, put32, put64
+from penstock._native.flush cimport FLUSH_FAILED, FLUSH_TIMED_OUT, FLUSHED, Flusher
+from penstock._native.mapping cimport FileState, Mapping, load_position, state_write, store_position
+from penstock._native.queue cimport Queue, QueueState
+from penstock._native.record cimport (
+    BLANK_LENGTH, MAGIC_BLANK, penstock_crc_setup, put_crc_property,
+)
+from penstock._native.signal cimport Signal
+from penstock._native.threads cimport (
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_trylock, pthread_mutex_unlock,
+    steady_ns, wall_ms,
+)
+
+penstock_crc_setup()
+
+HOOK = NEED_HOOK
+MAPPED, WRITTEN = range(2)
+
+cdef enum:
+    MODE_MAPPED = 0
+    MODE_WRITTEN = 1
+
+cdef tuple STATUS_NAMES = STATUSES
+# Copies longer than this let other Python threads run meanwhile.
+cdef enum:
+    LONG_COPY = 65536
+
+
+cdef class PutResult:
+    """What became of one message. Offsets are -1 unless it was appended."""
+
+    cdef int code
+    cdef readonly int64_t queue_offset
+    cdef readonly int64_t physical_offset
+    cdef readonly int64_t store_timestamp
+    cdef readonly int32_t size
+    cdef readonly int32_t message_num
+    cdef Queue queue
+    cdef bytes store_host
+    cdef readonly str reason
+
+    @property
+    def status(self):
+        """RocketMQ's PutMessageStatus name."""
+        return STATUS_NAMES[self.code]
+
+    @property
+    def ok(self):
+        return self.code == PUT_OK
+
+    @property
+    def topic(self):
+        return self.queue.topic if self.queue is not None else None
+
+    @property
+    def queue_id(self):
+        return self.queue.queue_id if self.queue is not None else -1
+
+    @property
+    def end_offset(self):
+        """Where the record ends in the log."""
+        return self.physical_offset + self.size
+
+    @property
+    def message_id(self):
+        """The offset message id (spec 4.1), or None when nothing was appended."""
+        if self.store_host is None:
+            return None
+        return (self.store_host + self.physical_offset.to_bytes(8, "big")).hex().upper()
+
+    def __repr__(self):
+        if self.queue is None:
+            return f"<PutResult {self.status}: {self.reason}>"
+        return f"<PutResult {self.status} {self.topic}-{self.queue_id}@{self.queue_offset} at {self.physical_offset}>"
+
+
+cdef PutResult appended(const Encoded* e):
+    cdef PutResult result = PutResult.__new__(PutResult)
+    result.queue_offset = e.queue_offset
+    result.physical_offset = e.physical_offset
+    result.store_timestamp = e.store_timestamp
+    result.size = e.size
+    result.message_num = e.messages
+    result.queue = <Queue> <object> <PyObject*> e.queue.owner
+    result.store_host = <bytes> <object> <PyObject*> e.store_host
+    return result
+
+
+cdef PutResult refused(int code, object reason):
+    cdef PutResult result = PutResult.__new__(PutResult)
+    result.code = code
+    result.queue_offset = result.physical_offset = -1
+    result.reason = reason
+    return result
+
+
+def refusal(str status, str reason):
+    """A result for a message that was not appended."""
+    return refused(STATUSES.index(status), reason)
+
+
+cdef class PutResults:
+    """A PutResult per message, made when looked at."""
+
+    cdef Encoded* records
+    cdef int32_t appended_count
+    cdef Py_ssize_t count
+    cdef dict failures            # index -> PutResult of a message that was refused
+    cdef list order               # index -> place in records, only when something was refused
+    cdef list alive               # queues and hosts that the records borrow
+    cdef int code                 # of everything that was appended
+
+    def __dealloc__(self):
+        free(self.records)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, object key):
+        cdef Py_ssize_t i
+        cdef PutResult result
+        if isinstance(key, slice):
+            return [self[i] for i in range(*key.indices(self.count))]
+        i = key
+        if i < 0:
+            i += self.count
+        if i < 0 or i >= self.count:
+            raise IndexError("no such result")
+        if self.failures is not None:
+            if i in self.failures:
+                return self.failures[i]
+            i = self.order[i]
+        if i >= self.appended_count:
+            return refused(self.code if self.code else UNKNOWN_ERROR, "not appended")
+        result = appended(&self.records[i])
+        result.code = self.code
+        return result
+
+    @property
+    def ok(self):
+        """True if every message is stored as asked."""
+        return self.failures is None and self.code == PUT_OK and self.appended_count == self.count
+
+    @property
+    def end_offset(self):
+        """Where the last record ends in the log; -1 when none was appended."""
+        if self.appended_count == 0:
+            return -1
+        return self.records[self.appended_count - 1].physical_offset + self.records[self.appended_count - 1].size
+
+
+cdef class Appender:
+    """The one way into the log. Thread-safe."""
+
+    cdef pthread_mutex_t mutex
+    cdef Encoder encoder
+    cdef Flusher flusher
+    cdef Signal signal
+    cdef Mapping mapping
+    cdef FileState* file
+    cdef Buffer* buffers              # free ones; the interpreter lock guards the list
+    cdef object roll                  # () -> None when a new file is in use, else why there is none
+    cdef public int mode
+    cdef public bint sync
+    cdef public double sync_timeout
+    cdef public str unavailable       # why nothing may be written, None while all is well
+    cdef int64_t locked_since
+    cdef readonly int64_t put_count
+    cdef readonly int64_t put_bytes
+
+    def __cinit__(self, Encoder encoder not None, Flusher flusher not None, Signal signal not None, object roll not None):
+        pthread_mutex_init(&self.mutex, NULL)
+        self.encoder = encoder
+        self.flusher = flusher
+        self.signal = signal
+        self.roll = roll
+        self.sync_timeout = 5.0
+
+    def __dealloc__(self):
+        cdef Buffer* b
+        while self.buffers != NULL:
+            b = self.buffers
+            self.buffers = b.next
+            free(b.data)
+            free(b.records)
+            free(b)
+        pthread_mutex_destroy(&self.mutex)
+
+    def use_file(self, Mapping mapping):
+        """Append to this file from now on; None: to none."""
+        if mapping is not None:
+            mapping.pin()
+            if mapping.state.fd < 0 and self.mode == MODE_WRITTEN:
+                self.mode = MODE_MAPPED
+        self.take_lock()
+        previous = self.mapping
+        self.mapping = mapping
+        self.file = &mapping.state if mapping is not None else NULL
+        pthread_mutex_unlock(&self.mutex)
+        if previous is not None:
+            (<Mapping> previous).unpin()
+
+    cdef Buffer* take_buffer(self) except NULL:
+        cdef Buffer* b = self.buffers
+        if b != NULL:
+            self.buffers = b.next
+        else:
+            b = <Buffer*> calloc(1, sizeof(Buffer))
+            if b == NULL:
+                raise MemoryError()
+        b.used = 0
+        b.count = 0
+        return b
+
+    cdef void give_buffer(self, Buffer* b) noexcept:
+        cdef uint8_t* data
+        if b.capacity > 1 << 20:
+            # One large message must not keep its buffer for ever.
+            free(b.data)
+            b.data = NULL
+            b.capacity = 0
+        b.next = self.buffers
+        self.buffers = b
+
+    cdef void take_lock(self) noexcept:
+        """Wait for the put lock without holding up other Python threads."""
+        if pthread_mutex_trylock(&self.mutex) != 0:
+            with nogil:
+                pthread_mutex_lock(&self.mutex)
+
+    cdef int append(self, Buffer* b, int32_t first, int64_t now, bint whole, int32_t* next) noexcept nogil:
+        """Append records from `first` on; `next` is the first one that was not. The put lock is held.
+
+        PUT_OK, NEED_ROLL (the file is full now), or -errno (nothing changed).
+        """
+        cdef FileState* f = self.file
+        cdef int64_t wrote, left, length = 0, offset
+        cdef int32_t i = first, last
+        cdef Encoded* e
+        cdef uint8_t blank[8]
+        cdef int code = 0
+        next[0] = first
+        if f == NULL:
+            return NEED_ROLL
+        wrote = load_position(&f.wrote)
+        left = f.size - wrote
+        if left <= 0:
+            return NEED_ROLL
+        while i < b.count and length + b.records[i].size + BLANK_LENGTH <= left:
+            length += b.records[i].size
+            i += 1
+        if i == first or (whole and i < b.count):
+            put32(blank, <int32_t> left)
+            put32(blank + 4, MAGIC_BLANK)
+            if left >= BLANK_LENGTH:
+                code = self.place(f, wrote, blank, BLANK_LENGTH)
+                if code:
+                    return code
+            store_position(&f.wrote, f.size)
+            return NEED_ROLL
+        last = i
+        offset = f.file_from + wrote
+        for i in range(first, last):
+            e = &b.records[i]
+            e.physical_offset = offset
+            e.store_timestamp = now
+            e.queue_offset = 0
+            if e.takes_offset:
+                e.queue_offset = e.queue.next_offset
+                e.queue.next_offset += e.messages
+            put64(b.data + e.at + 20, e.queue_offset)
+            put64(b.data + e.at + 28, offset)
+            put64(b.data + e.at + e.store_timestamp_at, now)
+            if self.encoder.property_crc:
+                put_crc_property(b.data + e.at, e.size)
+            offset += e.size
+        code = self.place(f, wrote, b.data + b.records[first].at, length)
+        if code:
+            for i in range(first, last):
+                if b.records[i].takes_offset:
+                    b.records[i].queue.next_offset -= b.records[i].messages
+            return code
+        f.store_timestamp = now
+        store_position(&f.wrote, wrote + length)
+        self.put_count += last - first
+        self.put_bytes += length
+        next[0] = last
+        return PUT_OK
+
+    cdef inline int place(self, FileState* f, int64_t position, const uint8_t* data, int64_t n) noexcept nogil:
+        if f.write_buffer != NULL:
+            memcpy(f.write_buffer + position, data, n)
+            return 0
+        if self.mode == MODE_MAPPED and f.write_error == 0:
+            memcpy(f.base + position, data, n)
+            return 0
+        return state_write(f, position, data, n)
+
+    cdef int append_all(self, Buffer* b, int64_t now, bint whole, bint system_clock, bint locked, int32_t* done, list why) except? -1000:
+        """Append everything, rolling where a file ends. Answers as `append`, or CREATE_MAPPED_FILE_FAILED."""
+        cdef int code
+        cdef int32_t next = 0
+        done[0] = 0
+        while True:
+            if not locked:
+                self.take_lock()
+            if system_clock:
+                now = wall_ms()  # inside the lock: store times do not fall in log order while the clock does not
+            if b.used > LONG_COPY:
+                with nogil:
+                    code = self.append(b, done[0], now, whole, &next)
+                    if not locked:
+                        pthread_mutex_unlock(&self.mutex)
+            else:
+                code = self.append(b, done[0], now, whole, &next)
+                if not locked:
+                    pthread_mutex_unlock(&self.mutex)
+            done[0] = next
+            if code == PUT_OK and next == b.count:
+                self.signal.notify_fast()
+                return PUT_OK
+            if code < 0:
+                return code
+            if code == NEED_ROLL:
+                if locked:
+                    pthread_mutex_unlock(&self.mutex)
+                try:
+                    reason = self.roll()
+                finally:
+                    if locked:
+                        self.take_lock()
+                if reason is not None:
+                    why.append(reason)
+                    return CREATE_MAPPED_FILE_FAILED
+
+    cdef int wait_disk(self, int64_t end) except -1:
+        """PUT_OK or FLUSH_DISK_TIMEOUT; OSError when the disk failed."""
+        cdef int answer
+        cdef int64_t timeout = <int64_t> (self.sync_timeout * 1e9)
+        if self.flusher.memory:
+            return PUT_OK if self.flusher.wait(end, self.sync_timeout) else FLUSH_DISK_TIMEOUT
+        with nogil:
+            answer = self.flusher.wait_flushed(end, timeout)
+        if answer == FLUSH_FAILED:
+            raise OSError(self.flusher.failed, "fdatasync of the commit log failed")
+        return FLUSH_DISK_TIMEOUT if answer == FLUSH_TIMED_OUT else PUT_OK
+
+    def put(self, object message, int64_t now=-1, bint hooked=False, bint wait=True, bint locked=False, int32_t messages=1):
+        """Store one message: a PutResult, or HOOK when the put hooks have to see it first.
+
+        `now`: the store time when the clock is not the system's. With sync flush it returns when the record is on disk,
+        unless `wait` is false. Raises OSError when a write or the sync failed.
+        """
+        cdef Buffer* b
+        cdef int code
+        cdef int32_t done
+        cdef int64_t end
+        cdef bint waits, system_clock = now < 0
+        cdef PutResult result
+        cdef list why
+        if self.unavailable is not None:
+            return refused(4, self.unavailable)
+        if system_clock:
+            now = wall_ms()
+        b = self.take_buffer()
+        try:
+            code = self.encoder.encode(message, b, now, hooked)
+            if code == NEED_HOOK:
+                return HOOK
+            if code != PUT_OK:
+                return refused(code, self.encoder.reason)
+            b.records[0].messages = messages
+            why = []
+            code = self.append_all(b, now, False, system_clock, locked, &done, why)
+            if code < 0:
+                raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
+            if code != PUT_OK:
+                return refused(code, why[0])
+            result = appended(&b.records[0])
+            waits = b.records[0].waits
+            end = result.physical_offset + result.size
+        finally:
+            self.give_buffer(b)
+        if self.sync and waits and wait:
+            result.code = self.wait_disk(end)
+        return result
+
+    def put_many(self, object messages not None, int64_t now=-1, bint hooked=False, bint wait=True, bint whole=False):
+        """Store messages in one go: one lock, one wait for the disk. A PutResults, or HOOK (then nothing was stored).
+
+        Messages that are refused leave the others alone. `whole`: all in one file, as a client batch must be.
+        """
+        cdef PutResults results = PutResults.__new__(PutResults)
+        cdef Buffer* b
+        cdef int code
+        cdef int32_t done = 0, i
+        cdef bint system_clock = now < 0, waits = False
+        cdef Py_ssize_t index = 0
+        cdef list why = []
+        if self.unavailable is not None:
+            results.count = len(messages)
+            results.failures = {i: refused(4, self.unavailable) for i in range(results.count)}
+            return results
+        if system_clock:
+            now = wall_ms()
+        b = self.take_buffer()
+        try:
+            for message in messages:
+                code = self.encoder.encode(message, b, now, hooked)
+                if code == NEED_HOOK:
+                    return HOOK
+                if code != PUT_OK:
+                    if results.failures is None:
+                        results.failures = {}
+                        results.order = list(range(index))
+                    results.failures[index] = refused(code, self.encoder.reason)
+                    results.order.append(-1)
+                elif results.failures is not None:
+                    results.order.append(b.count - 1)
+                index += 1
+            results.count = index
+            if b.count:
+                if whole and b.used + BLANK_LENGTH > self.encoder.max_record_size:
+                    code = MESSAGE_ILLEGAL
+                else:
+                    code = self.append_all(b, now, whole, system_clock, False, &done, why)
+                if code < 0 and done == 0:
+                    raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
+                results.records = <Encoded*> malloc(b.count * sizeof(Encoded))
+                if results.records == NULL:
+                    raise MemoryError()
+                memcpy(results.records, b.records, b.count * sizeof(Encoded))
+                results.appended_count = done
+                self.keep_alive(results, b)
+                for i in range(done):
+                    waits = waits or b.records[i].waits
+                if code != PUT_OK and done < b.count:
+                    # What was appended is stored; the rest is not, and its results say so.
+                    if results.failures is None:
+                        results.failures = {}
+                        results.order = list(range(index))
+                    reason = why[0] if why else f"write failed with errno {-code}"
+                    for place in range(index):
+                        if results.order[place] >= done:
+                            results.failures[place] = refused(code if code > 0 else UNKNOWN_ERROR, reason)
+        finally:
+            self.give_buffer(b)
+        if self.sync and waits and wait and done:
+            results.code = self.wait_disk(results.end_offset)
+        return results
+
+    cdef int keep_alive(self, PutResults results, Buffer* b) except -1:
+        """Hold the queues and hosts that the copied records point to; few distinct ones in a call."""
+        cdef void* queue = NULL
+        cdef void* host = NULL
+        cdef int32_t i
+        results.alive = []
+        for i in range(b.count):
+            if b.records[i].queue.owner != queue:
+                queue = b.records[i].queue.owner
+                results.alive.append(<object> <PyObject*> queue)
+            if b.records[i].store_host != host:
+                host = b.records[i].store_host
+                results.alive.append(<object> <PyObject*> host)
+        return 0
+
+    def lock(self):
+        """Take the put lock from Python, for messages that need their queue offset before they are encoded."""
+        self.take_lock()
+
+    def unlock(self):
+        pthread_mutex_unlock(&self.mutex)
+
+    @property
+    def current(self):
+        """The file that is appended to."""
+        return self.mapping
+
+    @property
+    def end_offset(self):
+        """Where the next record goes, if the file still has room for it."""
+        if self.file == NULL:
+            return 0
+        return self.file.file_from + load_position(&self.file.wrote)

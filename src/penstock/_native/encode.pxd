@@ -1,0 +1,70 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from penstock._native.queue cimport Queue, QueueState
+
+cdef enum:  # what became of a message; the first ones are PutMessageStatus names (spec 7.5), see encode.STATUSES
+    PUT_OK = 0
+    MESSAGE_ILLEGAL = 1
+    PROPERTIES_SIZE_EXCEEDED = 2
+    FLUSH_DISK_TIMEOUT = 3
+    SERVICE_NOT_AVAILABLE = 4
+    CREATE_MAPPED_FILE_FAILED = 5
+    OS_PAGE_CACHE_BUSY = 6
+    UNKNOWN_ERROR = 7
+    # Not statuses: the caller has something to do first.
+    NEED_HOOK = 32
+    NEED_ROLL = 33
+    NEED_LOCK = 34
+
+cdef struct Encoded:
+    int64_t at               # in the buffer
+    int32_t size
+    int32_t messages         # queue offsets it takes
+    int32_t store_timestamp_at
+    bint takes_offset        # NOT and COMMIT types have a queue offset, the others store 0
+    bint waits
+    QueueState* queue
+    void* store_host         # borrowed bytes object; the encoder keeps it
+    int64_t queue_offset     # from here on filled in by the append
+    int64_t physical_offset
+    int64_t store_timestamp
+
+cdef struct Buffer:
+    uint8_t* data
+    int64_t used
+    int64_t capacity
+    Encoded* records
+    int32_t count
+    int32_t record_capacity
+    Buffer* next
+
+cdef bint buffer_reserve(Buffer* b, int64_t more) noexcept nogil
+
+cdef class Encoder:
+    cdef object message_type
+    cdef Py_ssize_t slots[17]
+    cdef object find_queue            # (topic, queue id) -> Queue, or None for an illegal name
+    cdef object parse_host
+    cdef dict topics                  # topic -> {queue id: Queue}
+    cdef dict hosts
+    cdef bytes own_host
+    cdef public int64_t max_message_size
+    cdef public bint property_crc
+    cdef public bint generate_unique_key
+    cdef public bint hooks            # messages with further properties go through Python first
+    cdef uint8_t unique[32]
+    cdef int64_t month_start
+    cdef int64_t month_end
+    cdef int64_t unique_ms
+    cdef int32_t unique_counter
+    cdef readonly str reason
+    cdef public int64_t max_record_size
+    cdef int next_unique(self, int64_t now) except -1
+    cdef bytes host(self, object text)
+    cdef Queue queue(self, object topic, object queue_id)
+    cdef int refuse(self, int status, str reason) except -1
+    cdef bint skips(self, object name, bint tags, bint keys, bint unique, bint no_wait, int64_t delay)
+    cdef int encode(self, object message, Buffer* b, int64_t now, bint hooked) except -1
+    cdef int encode_fields(
+        self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, Buffer* b, int64_t now
+    ) except -1

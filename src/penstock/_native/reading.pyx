@@ -1,0 +1,334 @@
+"""The get path: walk queue units, take the records they point to, hand out one result (spec 14.1 to 14.3)."""
+
+from cpython.memoryview cimport PyMemoryView_FromObject
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc, realloc
+
+from penstock._native.endian cimport get16, get32, get64
+from penstock._native.mapping cimport FileState, Mapping, read_position
+from penstock._native.record cimport MAGIC_V1, MAGIC_V2
+from penstock._native.stored cimport Slab, StoredMessage, stored_message
+
+FOUND = "FOUND"
+NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+
+cdef enum:
+    SIMPLE_UNIT = 20
+    BATCH_UNIT = 46
+    MAX_CODES = 64
+    BLANK_SIZE = 0x7FFFFFFF
+
+cdef int64_t EXT_ADDRESS = -2147483649
+
+
+cdef class LogView:
+    """The files of the log, for readers: which one holds an offset and how far it may be read. Never changes."""
+
+    cdef list slabs
+    cdef FileState** states
+    cdef int count
+    cdef readonly int64_t first
+    cdef readonly int64_t file_size
+
+    def __cinit__(self, list mappings not None, int64_t file_size):
+        cdef int i
+        cdef int64_t expected
+        self.count = <int> len(mappings)
+        self.file_size = file_size
+        self.states = <FileState**> malloc(max(1, self.count) * sizeof(FileState*))
+        if self.states == NULL:
+            raise MemoryError()
+        self.slabs = []
+        self.first = (<Mapping> mappings[0]).state.file_from if mappings else 0
+        for i in range(self.count):
+            # The slab pins the mapping, so the state stays valid with this view.
+            self.slabs.append(Slab(mappings[i], (<Mapping> mappings[i]).state.file_from))
+            self.states[i] = &(<Mapping> mappings[i]).state
+
+    def __dealloc__(self):
+        free(self.states)
+
+    cdef int index_of(self, int64_t offset) noexcept:
+        """The file that holds `offset`, or -1. A missing middle file shifts the others: then search."""
+        cdef int64_t guess = (offset - self.first) // self.file_size
+        cdef int i
+        if self.count == 0 or offset < self.first:
+            return -1
+        if guess < self.count and self.states[guess].file_from <= offset < self.states[guess].file_from + self.states[guess].size:
+            return <int> guess
+        for i in range(self.count):
+            if self.states[i].file_from <= offset < self.states[i].file_from + self.states[i].size:
+                return i
+        return -1
+
+    cdef bint holds(self, int64_t offset, int64_t size, int* index):
+        cdef FileState* state
+        index[0] = self.index_of(offset)
+        if index[0] < 0:
+            return False
+        state = self.states[index[0]]
+        return offset - state.file_from + size <= read_position(state)
+
+    def slab_at(self, int64_t offset, int64_t size):
+        """(slab, position) of a range that lies in one file and may be read, else None."""
+        cdef int index
+        if size < 0 or not self.holds(offset, size, &index):
+            return None
+        return self.slabs[index], offset - self.states[index].file_from
+
+    def read(self, int64_t offset, int64_t size):
+        """A view of a range, or None."""
+        cdef int index
+        if size < 0 or not self.holds(offset, size, &index):
+            return None
+        at = offset - self.states[index].file_from
+        return PyMemoryView_FromObject(self.slabs[index])[at:at + size]
+
+    def message(self, int64_t offset, int64_t size=-1):
+        """The stored message at an offset, or None. The length field is believed only within the readable part."""
+        cdef int index
+        cdef StoredMessage m
+        cdef FileState* state
+        if not self.holds(offset, 8, &index):
+            return None
+        state = self.states[index]
+        m = stored_message(self.slabs[index], offset - state.file_from, read_position(state) - (offset - state.file_from), -1)
+        if m is None or m.r.physical_offset != offset or (size >= 0 and m.r.size != size):
+            return None
+        return m
+
+    def store_timestamp(self, int64_t offset, int64_t size):
+        """Store time of the record at an offset, -1 when it cannot be read (spec 9.8, pickupStoreTimestamp)."""
+        cdef int index
+        cdef const uint8_t* p
+        if size < 64 or not self.holds(offset, size, &index):
+            return -1
+        p = (<Slab> self.slabs[index]).base + (offset - self.states[index].file_from)
+        return get64(p + (68 if p[39] & 0x10 else 56))
+
+    @property
+    def end(self):
+        """End of the readable bytes of the last file; 0 without files."""
+        if self.count == 0:
+            return 0
+        return self.states[self.count - 1].file_from + read_position(self.states[self.count - 1])
+
+
+cdef struct Place:
+    int64_t position
+    int64_t queue_offset
+    int32_t size
+    int32_t slab
+
+
+cdef class GetResult:
+    """The answer to a get: a sequence of stored messages, made when looked at, and where to go on."""
+
+    cdef readonly str status
+    cdef readonly int64_t next_begin_offset
+    cdef readonly int64_t min_offset
+    cdef readonly int64_t max_offset
+    cdef readonly int64_t buffer_size         # bytes of all records
+    cdef readonly int64_t message_count       # differs from len() when records hold inner batches
+    cdef readonly bint suggest_slave
+    cdef Place* places
+    cdef Py_ssize_t count
+    cdef Py_ssize_t capacity
+    cdef list slabs
+
+    def __cinit__(self, str status=NO_MATCHED_MESSAGE, int64_t next_begin_offset=0, int64_t min_offset=0, int64_t max_offset=0):
+        self.status = status
+        self.next_begin_offset = next_begin_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+        self.slabs = []
+
+    def __dealloc__(self):
+        free(self.places)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, object key):
+        cdef Py_ssize_t i
+        if isinstance(key, slice):
+            return [self[i] for i in range(*key.indices(self.count))]
+        i = key
+        if i < 0:
+            i += self.count
+        if i < 0 or i >= self.count:
+            raise IndexError("no such message")
+        return self.message(i)
+
+    cdef StoredMessage message(self, Py_ssize_t i):
+        cdef Place* place = &self.places[i]
+        cdef StoredMessage m = stored_message(self.slabs[place.slab], place.position, place.size, place.queue_offset)
+        if m is None:
+            raise ValueError(f"the record at queue offset {place.queue_offset} is damaged")
+        return m
+
+    def __iter__(self):
+        cdef Py_ssize_t i
+        for i in range(self.count):
+            yield self.message(i)
+
+    @property
+    def messages(self):
+        """All messages as a list."""
+        cdef Py_ssize_t i
+        return [self.message(i) for i in range(self.count)]
+
+    @property
+    def raw(self):
+        """The records where they lie, one memoryview each."""
+        cdef Py_ssize_t i
+        cdef list views = []
+        for i in range(self.count):
+            at = self.places[i].position
+            views.append(PyMemoryView_FromObject(self.slabs[self.places[i].slab])[at:at + self.places[i].size])
+        return views
+
+    cdef int add(self, Slab slab, int64_t position, int32_t size, int64_t queue_offset) except -1:
+        cdef Py_ssize_t n = len(self.slabs)
+        cdef Place* grown
+        if n == 0 or self.slabs[n - 1] is not slab:
+            self.slabs.append(slab)
+            n += 1
+        if self.count == self.capacity:
+            grown = <Place*> realloc(self.places, (self.capacity * 2 if self.capacity else 32) * sizeof(Place))
+            if grown == NULL:
+                raise MemoryError()
+            self.places = grown
+            self.capacity = self.capacity * 2 if self.capacity else 32
+        self.places[self.count].position = position
+        self.places[self.count].size = size
+        self.places[self.count].queue_offset = queue_offset
+        self.places[self.count].slab = <int32_t> (n - 1)
+        self.count += 1
+        return 0
+
+    def __repr__(self):
+        return f"<GetResult {self.status}, {self.count} messages, next {self.next_begin_offset} of {self.min_offset}..{self.max_offset}>"
+
+
+def read_units(
+    const uint8_t[::1] units not None,
+    int64_t first_offset,
+    int unit_size,
+    LogView log,
+    object fetch,
+    int64_t offset,
+    int64_t min_offset,
+    int64_t max_offset,
+    int64_t max_messages,
+    *,
+    int64_t max_bytes,
+    int64_t filter_bytes,
+    int64_t memory_limit,
+    int64_t memory_bytes,
+    int64_t memory_count,
+    int64_t disk_bytes,
+    int64_t disk_count,
+    int64_t max_physical,
+    int64_t log_file_size,
+    object codes=None,
+    object resolve=None,
+):
+    """The loop of spec 14.1 over one file's units, whose first one has queue offset `first_offset` (simple queues).
+
+    Records come from `log`, or without one from `fetch(offset, size) -> (Slab, position) | None`. `codes`: accepted tag
+    hashes. `resolve`: turns an extension address into a tags code.
+    """
+    cdef GetResult result = GetResult(NO_MATCHED_MESSAGE, offset, min_offset, max_offset)
+    cdef const uint8_t* u
+    cdef Py_ssize_t i, n = units.shape[0] // unit_size
+    cdef int64_t physical, tags, queue_offset, batch, collected = 0, skip_before = -1
+    cdef int32_t size, code_count = 0
+    cdef int32_t accepted[MAX_CODES]
+    cdef int index, k
+    cdef bint in_memory, matches
+    cdef Slab slab
+    cdef int64_t position
+    cdef const uint8_t* p
+    cdef int64_t scan_limit = max(filter_bytes, max_messages * unit_size)
+    cdef bint removed = False
+    if codes is not None:
+        if len(codes) > MAX_CODES:
+            raise ValueError(f"a subscription has at most {MAX_CODES} tags")
+        for code in codes:
+            accepted[code_count] = code
+            code_count += 1
+    max_bytes = max(100, min(max_bytes, 128 << 20))
+    for i in range(n):
+        if result.next_begin_offset >= max_offset:
+            break
+        u = &units[0] + i * unit_size
+        physical = get64(u)
+        size = get32(u + 8)
+        tags = get64(u + 12)
+        if unit_size == BATCH_UNIT:
+            queue_offset = get64(u + 28)
+            batch = get16(u + 36)
+        else:
+            queue_offset = first_offset + i
+            batch = 1
+        if (queue_offset - offset) * unit_size >= scan_limit:
+            break
+        in_memory = max_physical - physical <= memory_limit
+        if result.message_count > 0:
+            if (
+                result.message_count + batch > max_messages or collected + size > max_bytes
+                or collected + size > (memory_bytes if in_memory else disk_bytes)
+                or result.message_count > (memory_count if in_memory else disk_count) - 1
+            ):
+                break
+        if collected >= max_bytes:
+            break
+        result.suggest_slave = not in_memory
+        result.next_begin_offset = queue_offset + batch
+        if skip_before >= 0 and physical < skip_before:
+            continue
+        if codes is not None:
+            if tags <= EXT_ADDRESS:
+                resolved = resolve(tags) if resolve is not None else None
+                matches = resolved is None
+                tags = resolved if resolved is not None else 0
+            else:
+                matches = False
+            for k in range(code_count):
+                if <int32_t> tags == accepted[k]:
+                    matches = True
+                    break
+            if not matches:
+                continue
+        slab = None
+        if size > 0:
+            if log is not None:
+                if log.holds(physical, size, &index):
+                    slab = log.slabs[index]
+                    position = physical - slab.file_from
+            else:
+                fetched = fetch(physical, size)
+                if fetched is not None:
+                    slab, position = fetched
+            if slab is not None:
+                # A unit may point at bytes that are no longer (or not yet) its record: then it counts as removed.
+                p = slab.base + position
+                if size < 91 or get32(p) != size or get64(p + 28) != physical or (get32(p + 4) != MAGIC_V1 and get32(p + 4) != MAGIC_V2):
+                    slab = None
+        if slab is None:
+            removed = removed or result.count == 0
+            if size == BLANK_SIZE:
+                continue  # fills a place that has no record: says nothing about the log
+            skip_before = physical - physical % log_file_size + log_file_size
+            continue
+        result.add(slab, position, size, queue_offset)
+        result.message_count += batch
+        collected += size
+    result.buffer_size = collected
+    if result.count:
+        result.status = FOUND
+    elif removed:
+        result.status = MESSAGE_WAS_REMOVING
+    return result

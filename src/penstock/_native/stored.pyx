@@ -1,0 +1,226 @@
+"""Stored messages as objects: a field is decoded when it is asked for, a body is copied only then."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_SetItem
+from cpython.memoryview cimport PyMemoryView_FromObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcmp, memcpy
+
+from penstock._native.record cimport REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, next_property, parse_record
+
+cdef extern from "Python.h":
+    object PyUnicode_DecodeUTF8(const char* s, Py_ssize_t size, const char* errors)
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    void* PyUnicode_1BYTE_DATA(object o)
+
+cdef str KEYS = "KEYS", TAGS = "TAGS", UNIQ_KEY = "UNIQ_KEY", WAIT = "WAIT"
+cdef str last_topic = ""
+cdef char last_topic_bytes[128]
+cdef Py_ssize_t last_topic_length = 0
+
+
+cdef inline str decode(const uint8_t* p, Py_ssize_t n):
+    """UTF-8 text; what is malformed shows as U+FFFD, as it does in Java."""
+    cdef Py_ssize_t i
+    cdef uint8_t seen = 0
+    cdef str made
+    for i in range(n):
+        seen |= p[i]
+    if seen < 128 and n > 1:
+        made = PyUnicode_New(n, 127)
+        memcpy(PyUnicode_1BYTE_DATA(made), p, n)
+        return made
+    return PyUnicode_DecodeUTF8(<const char*> p, n, b"replace")
+
+
+cdef inline str property_name(Span name):
+    """Names that every message has are shared."""
+    if name.length == 4:
+        if memcmp(name.at, b"KEYS", 4) == 0:
+            return KEYS
+        if memcmp(name.at, b"TAGS", 4) == 0:
+            return TAGS
+        if memcmp(name.at, b"WAIT", 4) == 0:
+            return WAIT
+    elif name.length == 8 and memcmp(name.at, b"UNIQ_KEY", 8) == 0:
+        return UNIQ_KEY
+    return decode(name.at, name.length)
+
+
+cdef str host_text(const uint8_t* p, bint v6):
+    cdef int length = 16 if v6 else 4
+    port = int.from_bytes(p[length:length + 4], "big", signed=True)
+    if not v6:
+        return f"{p[0]}.{p[1]}.{p[2]}.{p[3]}:{port}"
+    import ipaddress
+
+    return f"[{ipaddress.IPv6Address(p[:16])}]:{port}"
+
+
+cdef class Slab:
+    def __cinit__(self, object source not None, int64_t file_from=0):
+        PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
+        self.open = True
+        self.base = <const uint8_t*> self.view.buf
+        self.length = self.view.len
+        self.file_from = file_from
+
+    def __dealloc__(self):
+        if self.open:
+            PyBuffer_Release(&self.view)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyObject_GetBuffer(self.view.obj, buffer, flags)
+
+
+cdef StoredMessage stored_message(Slab slab, int64_t position, int64_t available, int64_t queue_offset):
+    """The record at `position`, or None if the bytes there are no whole record."""
+    cdef StoredMessage m = StoredMessage.__new__(StoredMessage)
+    if available > slab.length - position:
+        available = slab.length - position
+    if position < 0 or parse_record(slab.base + position, available, &m.r) != REC_OK:
+        return None
+    m.slab = slab
+    m.p = slab.base + position
+    m.shown_queue_offset = queue_offset if queue_offset >= 0 else m.r.queue_offset
+    return m
+
+
+def message_at(Slab slab not None, int64_t position):
+    """The stored message at a position of a slab, or None."""
+    return stored_message(slab, position, slab.length - position, -1)
+
+
+cdef class StoredMessage:
+    """One message of the log. Views into it stay valid while it lives; `body` is a copy."""
+
+    @property
+    def topic(self):
+        global last_topic, last_topic_length
+        cdef Record* r = &self.r
+        if r.topic_length == last_topic_length and memcmp(last_topic_bytes, self.p + r.topic_at, r.topic_length) == 0:
+            return last_topic
+        text = decode(self.p + r.topic_at, r.topic_length)
+        if r.topic_length <= 128:
+            last_topic = text
+            last_topic_length = r.topic_length
+            memcpy(last_topic_bytes, self.p + r.topic_at, r.topic_length)
+        return text
+
+    @property
+    def queue_id(self):
+        return self.r.queue_id
+
+    @property
+    def queue_offset(self):
+        return self.shown_queue_offset
+
+    @property
+    def physical_offset(self):
+        return self.r.physical_offset
+
+    @property
+    def size(self):
+        return self.r.size
+
+    @property
+    def sys_flag(self):
+        return self.r.sys_flag
+
+    @property
+    def flag(self):
+        return self.r.flag
+
+    @property
+    def body_crc(self):
+        return self.r.body_crc
+
+    @property
+    def born_timestamp(self):
+        return self.r.born_timestamp
+
+    @property
+    def store_timestamp(self):
+        return self.r.store_timestamp
+
+    @property
+    def reconsume_times(self):
+        return self.r.reconsume_times
+
+    @property
+    def prepared_transaction_offset(self):
+        return self.r.prepared_offset
+
+    @property
+    def born_host(self):
+        return host_text(self.p + 48, (self.r.sys_flag & SYS_BORN_V6) != 0)
+
+    @property
+    def store_host(self):
+        return host_text(self.p + self.r.store_host_at, (self.r.sys_flag & SYS_STORE_V6) != 0)
+
+    @property
+    def message_id(self):
+        """The offset message id: store host and physical offset in hexadecimal."""
+        cdef int length = 20 if self.r.sys_flag & SYS_STORE_V6 else 8
+        cdef bytes host = PyBytes_FromStringAndSize(<const char*> self.p + self.r.store_host_at, length)
+        return (host + self.r.physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+    cdef dict properties_map(self):
+        cdef Span name, value
+        cdef int32_t at = 0
+        cdef const uint8_t* p = self.p + self.r.properties_at
+        if self.parsed is None:
+            self.parsed = {}
+            while next_property(p, self.r.properties_length, &at, &name, &value):
+                PyDict_SetItem(self.parsed, property_name(name), decode(value.at, value.length))
+        return self.parsed
+
+    @property
+    def properties(self):
+        """The parsed properties. The same dict each time: copy it before changing it."""
+        return self.properties_map()
+
+    @property
+    def properties_bytes(self):
+        return PyBytes_FromStringAndSize(<const char*> self.p + self.r.properties_at, self.r.properties_length)
+
+    @property
+    def tags(self):
+        return self.properties_map().get(TAGS)
+
+    @property
+    def keys(self):
+        return self.properties_map().get(KEYS)
+
+    @property
+    def unique_key(self):
+        return self.properties_map().get(UNIQ_KEY)
+
+    @property
+    def body(self):
+        return PyBytes_FromStringAndSize(<const char*> self.p + self.r.body_at, self.r.body_length)
+
+    @property
+    def body_view(self):
+        """The body where it lies."""
+        cdef int64_t at = self.p - self.slab.base + self.r.body_at
+        return PyMemoryView_FromObject(self.slab)[at:at + self.r.body_length].toreadonly()
+
+    @property
+    def raw(self):
+        """The whole record where it lies."""
+        cdef int64_t at = self.p - self.slab.base
+        return PyMemoryView_FromObject(self.slab)[at:at + self.r.size].toreadonly()
+
+    def __reduce__(self):
+        return revive, (bytes(self.raw), self.shown_queue_offset)
+
+    def __repr__(self):
+        return f"<StoredMessage {self.topic}-{self.queue_id}@{self.queue_offset} at {self.physical_offset}, {self.r.body_length} bytes>"
+
+
+def revive(bytes record not None, int64_t queue_offset):
+    """A stored message from a copy of its record (pickling copies)."""
+    return stored_message(Slab(record), 0, len(record), queue_offset)
