@@ -34,7 +34,7 @@ class Mapping:
     @classmethod
     def over(
         cls,
-        memory: bytearray,
+        memory: bytearray | memoryview,
         file_from: int = 0,
         owner: Owner | None = None,
         *,

@@ -63,7 +63,7 @@ cdef int state_write(FileState* state, int64_t position, const uint8_t* data, in
 cdef int state_sync(FileState* state) noexcept nogil:
     """Everything written so far is on disk: 0, or -errno. For memory the owner must be told by ``Mapping.sync``."""
     cdef int failed
-    if state.base == NULL:
+    if state.fd < 0 and state.base == NULL:
         return -EBADF
     failed = _injected(&state.sync_error, &state.sync_error_times)
     if failed:

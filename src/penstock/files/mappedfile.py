@@ -232,19 +232,23 @@ class MappedFile:
         if self.is_able_to_flush(least_pages) and self.hold():
             try:
                 end = self.read_position
-                self.mapping.sync()
+                self._sync()
                 self.flushed_position = end
-            except OSError as error:
-                self._flush_error = FlushFailed(
-                    f"the disk refused a sync: {error.strerror}",
-                    file=self.path,
-                    offset=self.file_from_offset + self.flushed_position,
-                    hint="what was written from here on may be lost; check the disk, then reopen the store",
-                )
-                raise self._flush_error from error
             finally:
                 self.release()
         return self.flushed_position
+
+    def _sync(self) -> None:
+        try:
+            self.mapping.sync()
+        except OSError as error:
+            self._flush_error = FlushFailed(
+                f"the disk refused a sync: {error.strerror}",
+                file=self.path,
+                offset=self.file_from_offset + self.flushed_position,
+                hint="what was written from here on may be lost; check the disk, then reopen the store",
+            )
+            raise self._flush_error from error
 
     def return_write_buffer(self) -> None:
         """Give the write buffer back to the pool; what it held and did not commit is dropped."""
@@ -369,9 +373,9 @@ class MappedFile:
         mapping.committed_position = min(mapping.committed_position, position)
         try:
             mapping.punch_zero(position, self.file_size)
-            mapping.sync()
         except OSError as error:
             raise store_error(error, f"erasing what was cut at {position}") from error
+        self._sync()
         mapping.wrote_position = mapping.committed_position = mapping.flushed_position = position
         self.prepared_position = min(self.prepared_position, position)
 

@@ -369,7 +369,7 @@ class MappedFileQueue:
         """
         count = 0
         for file in self._files[:-1]:
-            if not clean_immediately and self._clock.now_ms() < file.last_modified_ms + expired_ms:
+            if not clean_immediately and self._is_younger(file, expired_ms):
                 break
             if count > 0 and pause is not None:
                 pause()
@@ -378,6 +378,12 @@ class MappedFileQueue:
             if count >= batch_max:
                 break
         return count
+
+    def _is_younger(self, file: MappedFile, expired_ms: int) -> bool:
+        try:
+            return self._clock.now_ms() < file.last_modified_ms + expired_ms
+        except FileNotFoundError:  # somebody else removed it: nothing left to keep
+            return False
 
     def delete_expired_file_by_offset(self, offset: int, unit_size: int) -> int:
         """For queues of units that begin with a physical offset: remove files whose last unit is before

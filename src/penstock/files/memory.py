@@ -167,8 +167,9 @@ class MemoryStorage:
                 file.reserved = True
             if writable:
                 file.watch()
+            memory = file.body if len(file.body) == size else memoryview(file.body)[:size]
             mapping = Mapping.over(
-                file.body, file_from, file, path=name, writable=writable, reserved=file.reserved
+                memory, file_from, file, path=name, writable=writable, reserved=file.reserved
             )
             file.mappings.add(mapping)
             self._faults.arm([file])
