@@ -89,6 +89,7 @@ def test_later_key_wins() -> None:
         ("\x00\x00\x00\x00", 0),
         ("nul", 0),
         (r'["\q"]', 1),
+        ("[1e999]", 1),
     ],
 )
 def test_fault_is_located(text: str, position: int) -> None:

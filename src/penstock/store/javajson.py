@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from math import isinf
 from typing import Any
 
 MAX_DEPTH = 64
@@ -150,8 +151,12 @@ class _Parser:
         # Long enough for any 64-bit value and any double as Java prints it.
         if len(digits) > _MAX_DIGITS + 12:
             raise JsonError("a number with too many digits", self.position)
-        self.position = found.end()
-        return int(digits) if found.group(1) is None and found.group(2) is None else float(digits)
+        start, self.position = self.position, found.end()
+        if found.group(1) is None and found.group(2) is None:
+            return int(digits)
+        if isinf(value := float(digits)):
+            raise JsonError("a number that no double holds", start)
+        return value
 
     def constant(self) -> Any:
         found = _NAME.match(self.text, self.position)
