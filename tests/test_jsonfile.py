@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import CorruptFile, DiskFull, StoreError
 from penstock.files.disk import DiskStorage
+from penstock.files.memory import MemoryStorage
 from penstock.store.jsonfile import MAX_FILE_SIZE, JsonFile, load_json, save_json
 
 OLD, NEW = {"offsetTable": {"t@g": {0: 1}}}, {"offsetTable": {"t@g": {0: 2}}}
@@ -192,3 +193,34 @@ def test_loading_writes_nothing(storage: DiskStorage, saved: Path) -> None:
     names = {entry.name: entry.read_bytes() for entry in saved.parent.iterdir()}
     load_json(storage, str(saved))
     assert {entry.name: entry.read_bytes() for entry in saved.parent.iterdir()} == names
+
+
+def test_s16_every_crash_state_of_every_step_of_a_save_has_a_good_copy() -> None:
+    """The power goes at each step, twice in a row: what loads is the last save that returned or the one cut."""
+    path = "/store/config/consumerOffset.json"
+    states = 0
+
+    def cut_saves(storage: MemoryStorage, depth: int) -> None:
+        nonlocal states
+        allowed: list[Any] = [load_json(storage, path)]
+        images: list[tuple[list[Any], MemoryStorage]] = []
+
+        def cut(*_: object) -> None:
+            images.extend((list(allowed), image) for image in storage.crash_states(limit=32, torn=True))
+
+        storage.on_step = cut
+        for number in (1, 2):
+            value = {"depth": depth, "number": number, "padding": "x" * 5000}
+            allowed.append(value)
+            save_json(storage, path, value)
+            allowed[:] = [value]
+            cut()
+        storage.on_step = None
+        for expected, image in images:
+            states += 1
+            assert load_json(image, path) in expected
+            if depth:
+                cut_saves(image, depth - 1)
+
+    cut_saves(MemoryStorage(), 1)
+    assert states > 100
