@@ -196,7 +196,7 @@ def test_loading_writes_nothing(storage: DiskStorage, saved: Path) -> None:
 
 
 def test_s16_every_crash_state_of_every_step_of_a_save_has_a_good_copy() -> None:
-    """The power goes at each step, twice in a row: what loads is the last save that returned or the one cut."""
+    """The power goes at each step, twice in a row: the last save that returned loads, or the one cut."""
     path = "/store/config/consumerOffset.json"
     states = 0
 
