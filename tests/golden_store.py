@@ -63,7 +63,7 @@ class GoldenStore:
         return [(int(file.name), file.read_bytes()) for file in self.files("commitlog")]
 
     def queue_folders(self, kind: str) -> list[tuple[str, int, str]]:
-        """Topic, queue id and folder of every queue of a kind (``consumequeue``, ``consumequeue_ext``, ...)."""
+        """Topic, queue id and folder of every queue of a kind, such as ``consumequeue_ext``."""
         root = self.path / kind
         return [
             (folder.parent.name, int(folder.name), f"{kind}/{folder.parent.name}/{folder.name}")
