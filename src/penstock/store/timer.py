@@ -1,0 +1,260 @@
+"""Timer messages: delivery at an arbitrary time (store format, sections 15.3 to 15.8).
+
+A message with a time is stored under ``rmq_sys_wheel_timer``. This service takes it from there into the wheel
+(*enqueue*), and when its tick is over out of the wheel into its real topic (*dequeue*). What is further away
+than the wheel's window is put back into the timer topic half way (*roll*).
+
+**At least once, never early.** Progress becomes durable after everything it stands for: delivered messages,
+then the timer log, then the wheel, then the checkpoint. A crash loses nothing; what was delivered since the
+last flush (``timer_flush_interval_ms``) comes again. A stop flushes: nothing comes twice after it.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.format.javahash import java_hash
+from penstock.format.timerunit import (
+    TIMER_MAGIC_DEFAULT,
+    TIMER_MAGIC_DELETE,
+    TIMER_MAGIC_ROLL,
+    WHEEL_SLOTS_TOTAL,
+    TimerCheckpoint,
+    TimerUnit,
+)
+from penstock.message.properties import (
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TIMER_OUT_MS,
+)
+from penstock.message.topic import TIMER_TOPIC
+from penstock.store.dataversion import DataVersion
+from penstock.store.face import ServiceStore, StoredRecord
+from penstock.store.rewrite import parse_number
+from penstock.store.servicethread import ServiceThread
+from penstock.store.timercheckpoint import TimerCheckpointFile
+from penstock.store.timerdelivery import NEVER_ENQUEUED, DueSlot, TimerDelivery, TimerReport
+from penstock.store.timerhook import ScheduleHook
+from penstock.store.timerlog import TimerLog
+from penstock.store.timermetrics import TimerMetrics
+from penstock.store.timerrecovery import BLANK_SLOTS, TimerRecovery, recover
+from penstock.store.timerwheel import TimerWheel
+
+_PULL = 32
+_CLEAN_SECONDS = 30.0
+# A clock set back further than this is believed; a smaller step is waited out.
+_CLOCK_STEP_MS = 60_000
+
+
+class TimerMessageStore:
+    """The timer of one store. ``load`` first; then ``run_once`` as often as you like, or ``start``.
+
+    Times: slots before ``read_time`` have been emptied; slots from ``write_time`` on are not due yet.
+    """
+
+    def __init__(self, store: ServiceStore) -> None:
+        self._store = store
+        config, root = store.config, store.path
+        self._precision = config.timer_precision_ms
+        self._window = _roll_window(config.timer_roll_window_slot) * self._precision
+        self.log = TimerLog(store.storage, f"{root}/timerlog", config.mapped_file_size_timer_log)
+        self.wheel = TimerWheel(store.storage, f"{root}/timerwheel", self._precision)
+        self.metrics = TimerMetrics(store.storage, f"{root}/config/timermetrics", store.clock)
+        self._checkpoint_file = TimerCheckpointFile(store.storage, f"{root}/config/timercheck")
+        self._checkpoint = TimerCheckpoint()
+        self._delivery = TimerDelivery(store, self.log, self.metrics)
+        self._open_slot: DueSlot | None = None
+        self._replay_before = 0
+        self._replay_fired_before = 0
+        self._dirty = False
+        self._lock = threading.RLock()
+        self._flushed_at = self._cleaned_at = store.clock.monotonic()
+        self._thread = ServiceThread("penstock-timer", self._step)
+        self.read_time = 0
+        self.write_time = 0
+        self.queue_offset = 0
+        self.hook = ScheduleHook(self.wheel.message_count)
+        """The put hook that knows how full the wheel is."""
+
+    def load(self) -> TimerRecovery:
+        """Read the files of an earlier run and bring them into agreement with the store."""
+        with self._lock:
+            self._checkpoint = self._checkpoint_file.load()
+            self.metrics.load()
+            self.log.load()
+            now = self._store.clock.now_ms()
+            found = recover(self._store, self.log, self.wheel, self._checkpoint, now)
+            # Messages that wait in the topic join the slots of the time that passed meanwhile, so that those
+            # which delete one another still meet; write_time moves on behind them.
+            self.read_time = self.write_time = found.read_time
+            self.queue_offset = found.queue_offset
+            self._replay_before = found.replay_before
+            self._replay_fired_before = self._checkpoint.last_read_time
+            self._dirty = found.wheel_rebuilt or found.cut > 0
+            return found
+
+    def start(self) -> None:
+        """Run on a thread from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, make the progress durable and let go of the files."""
+        self._thread.stop()
+        with self._lock:
+            self._dirty = True
+            self.flush()
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the files as they are."""
+        self.log.close()
+        self.wheel.close()
+        self._checkpoint_file.close()
+
+    def run_once(self, now: int | None = None) -> TimerReport:
+        """One step: take up new messages, empty the slots whose tick is over; now and then flush and clean.
+
+        A put that fails ends the step; the next one goes on with the same message.
+        """
+        with self._lock:
+            moment = self._store.clock.now_ms() if now is None else now
+            report = TimerReport()
+            if self._enqueue(moment, report):
+                self._follow_clock(moment)
+                self._dequeue(report)
+            elapsed = self._store.clock.monotonic()
+            if (elapsed - self._flushed_at) * 1000 >= self._store.config.timer_flush_interval_ms:
+                self.flush()
+            if elapsed - self._cleaned_at >= _CLEAN_SECONDS:
+                self.clean()
+            return report
+
+    def flush(self) -> None:
+        """Make the progress durable, if there was any. The order is what keeps messages from being lost."""
+        with self._lock:
+            self._flushed_at = self._store.clock.monotonic()
+            if not self._dirty:
+                return
+            self._store.flush()
+            self.log.flush()
+            self.wheel.flush()
+            before = self._checkpoint
+            version = DataVersion(before.state_version, before.version_counter, before.version_timestamp)
+            version = version.next(self._store.clock.now_ms(), before.state_version)
+            self._checkpoint = TimerCheckpoint(
+                self.read_time,
+                self.log.flushed_position,
+                self.queue_offset,
+                self.queue_offset,
+                version.state_version,
+                version.timestamp,
+                version.counter,
+            )
+            self._checkpoint_file.save(self._checkpoint)
+            self._dirty = False
+            self.metrics.persist()
+
+    def clean(self) -> int:
+        """Delete timer log files whose messages the commit log no longer has; how many."""
+        with self._lock:
+            self._cleaned_at = self._store.clock.monotonic()
+            return self.log.delete_before(self._store.min_physical_offset)
+
+    def _step(self) -> int:
+        self.run_once()
+        return max(10, 100 * self._precision // 1000)
+
+    def _enqueue(self, now: int, report: TimerReport) -> bool:
+        """Take up the messages that are in the topic now; False when one must be tried again."""
+        end = self._store.max_offset(TIMER_TOPIC, 0)
+        self.queue_offset = max(self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
+        while self.queue_offset < end and not self._thread.stopping:
+            answer = self._store.get(TIMER_TOPIC, 0, self.queue_offset, _PULL)
+            for record in answer.messages:
+                if not self._enqueue_one(record, now, report):
+                    return False
+                self.queue_offset = record.queue_offset + 1
+                self._dirty = True
+            if answer.next_begin_offset <= self.queue_offset and not answer.messages:
+                break
+            self.queue_offset = max(self.queue_offset, answer.next_begin_offset)
+        return True
+
+    def _enqueue_one(self, record: StoredRecord, now: int, report: TimerReport) -> bool:
+        out = parse_number(record.properties.get(PROPERTY_TIMER_OUT_MS))
+        if out is None:
+            report.dropped += 1
+            return True
+        if record.queue_offset < self._replay_before and out < self._replay_fired_before:
+            return True
+        if out < self.write_time:
+            if out + self._precision <= now:
+                return self._delivery.put(record, NEVER_ENQUEUED, False, report)
+            # The clock was set back a little: its slot is emptied already, so take the next one.
+            out = self.write_time
+        self._add_to_wheel(record, out, now)
+        self._delivery.count_enqueued(record)
+        report.enqueued += 1
+        return True
+
+    def _add_to_wheel(self, record: StoredRecord, out: int, now: int) -> None:
+        magic = TIMER_MAGIC_DEFAULT
+        base = max(self.write_time, now // self._precision * self._precision)
+        excess = out - base - self._window
+        if excess >= 0:
+            magic |= TIMER_MAGIC_ROLL
+            slots = self._window // self._precision
+            # Shortly before the window's end only half the way: the last roll must not be a hasty one.
+            out = base + (slots // 2 if excess < slots // 3 * self._precision else slots) * self._precision
+        deletes = PROPERTY_TIMER_DEL_UNIQKEY in record.properties
+        if deletes:
+            magic |= TIMER_MAGIC_DELETE
+        slot = self.wheel.slot(out)
+        position = self.log.append(
+            TimerUnit(
+                -1 if slot is None else slot.last_position,
+                magic,
+                self.write_time,
+                out - self.write_time,
+                record.physical_offset,
+                record.size,
+                java_hash(record.properties.get(PROPERTY_REAL_TOPIC, "")),
+            )
+        )
+        self.wheel.add(out, position, -1 if deletes else 1)
+
+    def _follow_clock(self, now: int) -> None:
+        tick = now // self._precision * self._precision
+        if tick > self.write_time:
+            self.write_time = tick
+        elif self.write_time - tick > _CLOCK_STEP_MS and self._open_slot is None:
+            # Slots between now and read_time have fired. They must not fire again when time gets there.
+            for time, _ in list(self.wheel.used(tick, self.read_time)):
+                self.wheel.erase(time)
+            self.read_time = min(self.read_time, tick)
+            self.write_time = tick
+            self._dirty = True
+
+    def _dequeue(self, report: TimerReport) -> None:
+        """Empty the slots from ``read_time`` to ``write_time``, oldest first."""
+        while self.read_time < self.write_time and not self._thread.stopping:
+            due = self._open_slot
+            if due is None:
+                found = next(self.wheel.used(self.read_time, self.write_time), None)
+                if found is None:
+                    self.read_time = self.write_time
+                    break
+                self.read_time, slot = found
+                due = self._delivery.open_slot(self.read_time, slot.last_position, self._precision, report)
+                self._open_slot = due
+            if not self._delivery.drain(due, report):
+                break
+            self._open_slot = None
+            self.read_time = due.time + self._precision
+            self._dirty = True
+
+
+def _roll_window(slots: int) -> int:
+    """The configured window, or the largest one when it makes no sense."""
+    largest = WHEEL_SLOTS_TOTAL - BLANK_SLOTS
+    return slots if 2 <= slots <= largest else largest
