@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -290,9 +289,3 @@ def compare_lookups(store: Any, manifest: Answer) -> None:
         assert message is not None, place
         # 4.9.7 renames a delayed message inside the store: its put result tells the topic it got.
         assert (message.topic, message.queue_id, bytes(message.body)) == (topic, queue_id, body)
-
-
-def read_acknowledged(path: Path) -> list[Answer]:
-    """What a writing child reported, a line each; a line that a kill cut short was not reported."""
-    lines = path.read_bytes().split(b"\n")
-    return [json.loads(line) for line in lines[:-1]]

@@ -127,9 +127,9 @@ def sync_latency(directory: str | os.PathLike[str], *, size: int = 1024, count: 
 def bare_rate(
     directory: str | os.PathLike[str], *, size: int, count: int, group: int = 1, synced: bool = True
 ) -> float:
-    """Records per second of the barest loop: ``group`` records of ``size`` bytes in one ``pwrite``, ``fdatasync``.
+    """Records per second of a bare loop: ``group`` records of ``size`` bytes a ``pwrite``, ``fdatasync``.
 
-    Nothing durable can be faster on this disk with one write at a time; without ``synced`` it is the call alone.
+    Nothing durable is faster on this disk with one write at a time; without ``synced`` it is the call alone.
     """
     data = os.urandom(size * group)
     rounds = max(1, count // group)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -17,9 +16,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import Literal
 
+from penstock.bench.child import Child
 from penstock.errors import PenstockError
 
 Version = Literal["5.5.0", "4.9.7"]
@@ -44,14 +43,6 @@ INTEROP_OPTIONS = ("-Xms64m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLev
 
 class PeerUnavailable(PenstockError):
     """Java or Maven is missing, or the driver could not be built."""
-
-
-class PeerFailed(PenstockError):
-    """The Java side answered with an error or ended; ``trace`` is what it had to say."""
-
-    def __init__(self, message: str, *, trace: str = "") -> None:
-        super().__init__(f"{message}\n{trace}" if trace else message)
-        self.trace = trace
 
 
 def cache_directory() -> Path:
@@ -129,8 +120,8 @@ def build(version: Version = "5.5.0") -> str:
     return class_path
 
 
-class Peer:
-    """A running Java program. Use as a context manager; ``ask`` sends a command and waits for its answer."""
+class Peer(Child):
+    """A running Java program, which speaks as :class:`Child` says."""
 
     def __init__(
         self,
@@ -144,88 +135,22 @@ class Peer:
         exported = [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
         # RocketMQ writes logs of its own under the user's home: give it one that goes away.
         self._home = tempfile.TemporaryDirectory(prefix="penstock-peer-")
-        self._log: IO[bytes] = open(Path(self._home.name) / "stderr", "w+b")  # noqa: SIM115 (closed with the peer)
-        self._process = subprocess.Popen(
-            [
-                "java",
-                *options,
-                *opened,
-                *exported,
-                "-Dfile.encoding=UTF-8",
-                "-Dsun.jnu.encoding=UTF-8",
-                f"-Duser.home={self._home.name}",
-                "-cp",
-                class_path,
-                f"penstock.bench.{program}",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            # File names with letters beyond ASCII need a UTF-8 locale whatever the caller's is.
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-        )
-
-    @property
-    def pid(self) -> int:
-        """Process id of the JVM."""
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """False after ``halt``, a crash or ``close``."""
-        return self._process.poll() is None
-
-    def ask(self, do: str, /, **arguments: Any) -> dict[str, Any]:
-        """Send one command and return its answer. Raises :class:`PeerFailed` on any other outcome."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        try:
-            stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
-            stdin.flush()
-        except BrokenPipeError:
-            raise PeerFailed(f"the peer had ended before `{do}`", trace=self._errors()) from None
-        line = stdout.readline()
-        if not line:
-            code = self._process.wait()
-            raise PeerFailed(f"the peer ended during `{do}` with code {code}", trace=self._errors())
-        answer: dict[str, Any] = json.loads(line)
-        if not answer.pop("ok"):
-            raise PeerFailed(f"`{do}` failed: {answer.get('error')}", trace=str(answer.get("trace", "")))
-        return answer
-
-    def wait_killed(self) -> int:
-        """Wait for the JVM to end after a command that halts it, and return its exit code."""
-        return self._process.wait(timeout=60)
+        command = [
+            "java",
+            *options,
+            *opened,
+            *exported,
+            "-Dfile.encoding=UTF-8",
+            "-Dsun.jnu.encoding=UTF-8",
+            f"-Duser.home={self._home.name}",
+            "-cp",
+            class_path,
+            f"penstock.bench.{program}",
+        ]
+        # File names with letters beyond ASCII need a UTF-8 locale whatever the caller's is.
+        super().__init__(f"RocketMQ {version}", command, {**os.environ, "LC_ALL": "C.UTF-8"})
 
     def close(self) -> None:
         """End the JVM. Harmless when it ended before."""
-        if self._process.stdin is not None:
-            try:
-                self._process.stdin.close()
-            except BrokenPipeError:
-                pass
-        try:
-            self._process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        if not self._log.closed:
-            self._log.close()
+        super().close()
         self._home.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None and self.alive:
-            self._process.kill()
-        self.close()
-
-    def _errors(self) -> str:
-        self._log.flush()
-        return (Path(self._home.name) / "stderr").read_text(errors="replace")[-4000:]

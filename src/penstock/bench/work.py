@@ -1,8 +1,8 @@
 """What is put and read, the same on every side.
 
 Message ``i`` of a work has a body of ``body`` bytes, tag ``tag{i % 8}``, key ``k{i % distinct}`` and a unique
-key, and goes to queue ``i % queues`` of topic ``bench``. The Java side (``PutWork``) makes its messages by the
-same rule.
+key, and goes to queue ``i % queues`` of topic ``bench``. The Java side (``PutWork``) makes its messages by
+the same rule.
 """
 
 from __future__ import annotations
