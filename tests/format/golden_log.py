@@ -26,7 +26,7 @@ class GoldenLog:
         """First offset, bytes and walk of each log file."""
         by_property = bool(self.manifest["config"].get("forceVerifyPropCRC"))
         return [
-            (base, data, walk(data, 0, len(data), base, check_property_crc=by_property))
+            (base, data, walk(data, 0, len(data), base, check_property_crc=by_property, check_torn=True))
             for base, data in self.store.log_files()
         ]
 

@@ -43,9 +43,8 @@ def test_a_v1_record_has_the_bytes_of_the_original() -> None:
     message = Message(
         "TopicTest",
         b"Hello RocketMQ",
-        "TagA",
-        "k1 k2",
-        3,
+        queue_id=3,
+        properties={"TAGS": "TagA", "KEYS": "k1 k2"},
         born_timestamp=1700000000000,
         born_host="192.168.0.1:54321",
     )

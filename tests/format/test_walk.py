@@ -10,7 +10,23 @@ from hypothesis import strategies as st
 
 from format.strategies import logs
 from penstock.format.record import decode_record, encode_blank, encode_record
-from penstock.format.walk import SECTOR, walk
+from penstock.format.walk import SECTOR, WalkResult
+from penstock.format.walk import walk as walk_with
+
+
+def walk(
+    buffer: bytes | bytearray,
+    start: int,
+    end: int,
+    base_offset: int,
+    *,
+    check_crc: bool = True,
+    check_offset: bool = True,
+) -> WalkResult:
+    """A walk that also looks for torn sectors."""
+    return walk_with(
+        buffer, start, end, base_offset, check_crc=check_crc, check_offset=check_offset, check_torn=True
+    )
 
 
 def record_at(

@@ -79,13 +79,15 @@ def test_fields_of_a_message_win_over_its_properties() -> None:
         wait=False,
     )
     assert list(message_properties(message).items()) == [
-        ("x", "1"),
-        ("TAGS", "tag"),
         ("KEYS", "k1 k2"),
+        ("TAGS", "tag"),
         ("UNIQ_KEY", "u"),
-        ("DELAY", "3"),
         ("WAIT", "false"),
+        ("DELAY", "3"),
+        ("x", "1"),
     ]
+    empty = Message("t", b"", "", properties={"TAGS": "other"})
+    assert message_properties(empty) == {}
 
 
 def test_properties_stay_when_their_field_is_not_set() -> None:

@@ -142,8 +142,8 @@ def encode_batch(
 def batch_span(record: RecordFields) -> tuple[int, int]:
     """Queue offset of a record's first message and how many it holds: (queue offset, 1) for an ordinary one.
 
-    Both properties of an inner batch must be numbers that a batch queue unit can hold, or the record counts as
-    ordinary.
+    Both properties of an inner batch must be numbers that a batch queue unit can hold, or the record counts
+    as ordinary.
     """
     properties = record.properties
     base = parse_number(properties.get(PROPERTY_INNER_BASE), low=0)

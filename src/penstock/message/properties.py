@@ -134,27 +134,27 @@ def _pieces(data: bytes, separator: bytes) -> list[bytes]:
 def message_properties(message: Message) -> dict[str, str]:
     """The property map of a message to be stored, in the order in which it is stored.
 
-    First ``properties`` as given, without the names that have a field of their own which is set; then those
-    fields, as TAGS, KEYS, UNIQ_KEY, DELAY, WAIT. Values that are None are left out, and so are transient
-    names.
+    First the fields that are set: KEYS, TAGS, UNIQ_KEY, WAIT, DELAY. Then ``properties`` in their order,
+    without the names of those fields, without None and without transient names. A field set to an empty text
+    hides the property of its name and is not stored, as no parser would see it.
     """
     fields: dict[str, str] = {}
-    if message.tags is not None:
-        fields[PROPERTY_TAGS] = message.tags
     if message.keys is not None:
         fields[PROPERTY_KEYS] = message.keys
+    if message.tags is not None:
+        fields[PROPERTY_TAGS] = message.tags
     if message.unique_key is not None:
         fields[PROPERTY_UNIQUE_KEY] = message.unique_key
-    if message.delay_level > 0:
-        fields[PROPERTY_DELAY_TIME_LEVEL] = str(message.delay_level)
     if not message.wait:
         fields[PROPERTY_WAIT_STORE_MSG_OK] = "false"
+    if message.delay_level != 0:
+        fields[PROPERTY_DELAY_TIME_LEVEL] = str(message.delay_level)
     given = {
         name: value
         for name, value in (message.properties or {}).items()
         if value is not None and name not in fields and not name.startswith(TRANSIENT_PREFIX)
     }
-    return given | fields
+    return {name: value for name, value in fields.items() if value} | given
 
 
 def message_property_bytes(message: Message) -> bytes:
