@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fakestorage import FakeStorage
 from fakestore import FakeStore
 
 from penstock.clock import ManualClock
-from penstock.store.delayhook import delay_level_hook
+from penstock.files.memory import MemoryStorage
+from penstock.store.timerhook import schedule_hook
 
 
 @pytest.fixture
@@ -23,4 +17,6 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def store(clock: ManualClock) -> FakeStore:
-    return FakeStore(clock, FakeStorage(), hooks=[delay_level_hook])
+    storage = MemoryStorage(clock=clock)
+    storage.makedirs("/store/config")
+    return FakeStore(clock, storage, hooks=[schedule_hook])

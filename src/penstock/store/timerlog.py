@@ -92,7 +92,9 @@ class TimerLog:
         if inside + TIMER_UNIT_SIZE + TIMER_BLANK_SIZE > self.file_size:
             start = position - inside
             self._files[start].write(inside, encode_timer_blank(self.file_size - inside))
-            self._dirty.add(start)
+            # Durable before the next file has a name: only the last file may be unfinished after a crash.
+            self._files[start].sync()
+            self._dirty.discard(start)
             self.end_position = position = start + self.file_size
             inside = 0
         file = self._file_at(position)
@@ -207,5 +209,9 @@ class TimerLog:
 
     def _is_stained(self, file: SparseFile, inside: int) -> bool:
         """Whether a file has bytes behind a position."""
-        step = _UNITS_PER_READ * TIMER_UNIT_SIZE
-        return any(file.read(at, step).strip(b"\0") for at in range(inside, self.file_size, step))
+        nothing = bytes(1 << 20)
+        for at in range(inside, self.file_size, len(nothing)):
+            data = file.read(at, len(nothing))
+            if data != nothing[: len(data)]:
+                return True
+        return False

@@ -23,6 +23,7 @@ from penstock.format.timerunit import (
 _PAGE = 4096
 _SLOTS_PER_PAGE = _PAGE // WHEEL_SLOT_SIZE
 _READ = 256 * _PAGE
+_NOTHING = bytes(_READ)
 _NO_SLOT = bytes(WHEEL_SLOT_SIZE)
 
 
@@ -134,9 +135,9 @@ class TimerWheel:
     def _load(self) -> None:
         for position in range(0, WHEEL_SIZE, _READ):
             chunk = self._file.read(position, min(_READ, WHEEL_SIZE - position))
-            if not chunk.strip(b"\0"):
+            if chunk == _NOTHING[: len(chunk)]:
                 continue
             for begin in range(0, len(chunk), _PAGE):
                 page = chunk[begin : begin + _PAGE]
-                if page.strip(b"\0"):
+                if any(page):
                     self._pages[(position + begin) // _PAGE] = bytearray(page)
