@@ -1,5 +1,6 @@
 """Builds the compiled part. Everything else about the package is in pyproject.toml."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from setuptools import Extension, setup
 if sys.platform == "win32":
     sys.exit("Penstock needs Linux or macOS: it maps and locks files the POSIX way. On Windows, use WSL.")
 
+cores = os.cpu_count() or 1
 native = Path("src/penstock/_native")
 extensions = [
     Extension(
@@ -24,6 +26,8 @@ setup(
     ext_modules=cythonize(
         extensions,
         include_path=["src"],
+        # Worker processes are started anew on macOS and would run this file again.
+        nthreads=cores if sys.platform == "linux" and len(extensions) > 1 else 0,
         compiler_directives={
             "language_level": 3,
             "boundscheck": False,
@@ -32,5 +36,6 @@ setup(
             "initializedcheck": False,
             "freethreading_compatible": False,
         },
-    )
+    ),
+    options={"build_ext": {"parallel": cores}},
 )
