@@ -1,0 +1,5 @@
+"""``python -m penstock.bench store``."""
+
+from penstock.bench.command import app
+
+app()

@@ -1,0 +1,49 @@
+"""``penstock bench ...``: its options. Everything heavy is imported when a bench runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(
+    help="Measure the store against RocketMQ's own, SQLite and the bare disk.", no_args_is_help=True
+)
+
+
+@app.callback()
+def bench() -> None:
+    """Benchmarks. Run them on an otherwise idle machine."""
+
+
+@app.command("store")
+def store(
+    peer: Annotated[
+        Literal["rocketmq", "none"],
+        typer.Option(help="Compare with RocketMQ's Java store (needs Java 17 and Maven), or with nothing."),
+    ] = "none",
+    quick: Annotated[bool, typer.Option(help="Tiny sizes, one round: shows that it runs.")] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Turns of each side; the median counts.")] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Only rows whose key fits, e.g. 'put-*'. Can be repeated.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where to work; decides which disk is measured.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")] = None,
+) -> None:
+    """The same work through our store and through RocketMQ's, in one run, in turns."""
+    from penstock.bench.store import bench_store
+
+    code = bench_store(
+        peer=peer,
+        quick=quick,
+        rounds=rounds,
+        patterns=rows,
+        directory=directory,
+        as_json=as_json,
+        plot=plot,
+    )
+    raise typer.Exit(code)
