@@ -203,7 +203,7 @@ static inline int penstock_populate(uint8_t *base, int64_t from, int64_t to)
 #ifdef __linux__
     for (;;) {
         if (madvise(base + from, (size_t)(to - from), MADV_POPULATE_WRITE) == 0) return 0;
-        if (errno == EINTR || errno == EAGAIN) continue;
+        if (errno == EINTR) continue;
         if (errno != EINVAL && errno != ENOSYS) return -errno;
         break;
     }

@@ -168,7 +168,7 @@ class AllocateMappedFileService:
             heapq.heappush(
                 self._work, (PREPARE, 0, file.file_from_offset, next(self._order), file.path, file)
             )
-            self._condition.notify()
+            self._condition.notify_all()
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class AllocateMappedFileService:
         if self._thread is not None:
             # Larger files first, then in the order of their names: what is needed sooner.
             heapq.heappush(self._work, (MAKE, -size, offset_of(name), next(self._order), name, None))
-            self._condition.notify()
+            self._condition.notify_all()
         return future
 
     def _run(self) -> None:
@@ -232,6 +232,7 @@ class AllocateMappedFileService:
         finally:
             with self._condition:
                 self._preparing.discard(file.path)
+                self._condition.notify_all()
 
     def _report(self, error: StoreError) -> None:
         if self._on_error is not None:

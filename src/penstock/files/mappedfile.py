@@ -15,6 +15,7 @@ from penstock.files.transient import TransientStorePool
 
 PAGE = 4096
 WINDOW = 16 << 20
+LARGEST_OFFSET = (1 << 63) - 1
 
 
 def file_name(offset: int) -> str:
@@ -383,6 +384,6 @@ class MappedFile:
 def offset_of(path: StoragePath) -> int:
     """The offset that a file's name tells, or ``CorruptFile``."""
     name = PurePath(path).name
-    if not (name.isascii() and name.isdigit()):
+    if not (name.isascii() and name.isdigit() and int(name) <= LARGEST_OFFSET):
         raise CorruptFile(str(path), found="a name that is not an offset", hint="move it out of the folder")
     return int(name)

@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import PurePath
 from typing import Any
 
-from penstock._native.mapping import Mapping
+from penstock._native.mapping import Mapping, differing_pages
 from penstock.clock import Clock, SystemClock
 from penstock.errors import StoreLocked
 from penstock.files.crash import SECTOR, Cut, NameChange, apply_change, choices
@@ -136,6 +136,7 @@ class MemoryStorage:
                 self.sync_dir(_parent(name))
 
     def _change(self, *names: tuple[str, MemoryFile | None]) -> None:
+        self.observe()
         change = NameChange(self._tick(), names)
         self._changes.append(change)
         apply_change(self._names, change)
@@ -435,7 +436,7 @@ class MemoryStorage:
         for name, content in contents.items():
             result.makedirs(_parent(name))
             file = result._build(name, bytearray(content))
-            file.allocated = {n for n in range(len(content) // PAGE + 1) if any(file.page(n))}
+            file.allocated = set(differing_pages(content, bytes(len(content)), PAGE))
             known = self._names.get(name) or self._durable.get(name)
             if known is not None:
                 file.reserved, file.mtime_ms = known.reserved, known.mtime_ms
