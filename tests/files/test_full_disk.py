@@ -1,4 +1,4 @@
-"""A really full disk: a small tmpfs. The process must live through it."""
+"""A really full disk: small file systems of their own. The process must live through it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,22 @@ import pytest
 from penstock.errors import DiskFull
 from penstock.files import AllocateMappedFileService, DiskStorage, MappedFileQueue
 
+from .mounts import tmpfs, without_fallocate
+
 MEGABYTE = 1 << 20
 ROOM = 4 * MEGABYTE
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if sys.platform != "linux":
-        pytest.skip("mounting a tmpfs needs Linux")
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "penstock-test", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mount.returncode != 0:
-        pytest.skip(f"mounting a tmpfs is refused here: {mount.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with tmpfs(tmp_path / "small", ROOM) as folder:
+        yield folder
+
+
+@pytest.fixture
+def old_disk(tmp_path: Path) -> Iterator[Path]:
+    with without_fallocate(tmp_path / "old", 2 * ROOM) as folder:
+        yield folder
 
 
 def test_s11_full_disk_is_an_error_at_allocation_and_never_a_signal(small_disk: Path) -> None:
@@ -107,3 +103,45 @@ def test_queue_file_on_a_full_disk_is_an_error_that_names_it(small_disk: Path) -
             file.write(begin, b"x" * MEGABYTE)
     assert caught.value.filename == str(small_disk / "q")
     file.close()
+
+
+def test_blocks_are_written_where_they_cannot_be_reserved(old_disk: Path) -> None:
+    queue = MappedFileQueue(DiskStorage(), old_disk / "log", MEGABYTE)
+    file = queue.get_last_mapped_file()
+    assert file is not None
+    assert Path(file.path).stat().st_blocks * 512 >= MEGABYTE
+    file.append_message(b"x" * MEGABYTE)
+    queue.truncate_dirty_files(100)
+    assert Path(file.path).stat().st_blocks * 512 >= MEGABYTE
+    assert Path(file.path).read_bytes() == b"x" * 100 + bytes(MEGABYTE - 100)
+    queue.shutdown()
+
+
+def test_s11_no_room_is_an_error_where_blocks_cannot_be_reserved(old_disk: Path) -> None:
+    queue = MappedFileQueue(DiskStorage(), old_disk / "log", MEGABYTE)
+    made = 0
+    with pytest.raises(DiskFull) as caught:
+        while True:
+            file = queue.get_last_mapped_file()
+            assert file is not None
+            assert file.append_message(b"x" * MEGABYTE)
+            made += 1
+    assert made >= 4
+    assert caught.value.file is not None
+    assert not Path(caught.value.file).exists()
+    assert all(bytes(file.slice()) == b"x" * MEGABYTE for file in queue.files)
+    queue.shutdown()
+
+
+def test_reserving_a_sparse_file_by_writing_keeps_its_bytes(old_disk: Path) -> None:
+    path = old_disk / f"{0:020d}"
+    with open(path, "wb") as handle:
+        handle.seek(MEGABYTE // 2)
+        handle.write(b"kept")
+        handle.truncate(MEGABYTE)
+    queue = MappedFileQueue(DiskStorage(), old_disk, MEGABYTE)
+    queue.load(strict=False)
+    queue.files[0].reserve()
+    assert path.stat().st_blocks * 512 >= MEGABYTE
+    assert path.read_bytes() == bytes(MEGABYTE // 2) + b"kept" + bytes(MEGABYTE // 2 - 4)
+    queue.shutdown()
