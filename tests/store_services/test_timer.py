@@ -6,7 +6,7 @@ import pytest
 from fakestore import FakeStore
 
 from penstock.clock import ManualClock
-from penstock.errors import StoreReadOnly
+from penstock.errors import FlushFailed, StoreReadOnly
 from penstock.format.timerunit import TIMER_MAGIC_ROLL, WHEEL_SIZE
 from penstock.message import Message
 from penstock.message.topic import TIMER_TOPIC
@@ -305,6 +305,27 @@ def test_flush_is_in_the_order_that_loses_nothing(store: FakeStore, clock: Manua
     timer._dirty = True
     timer.flush()
     assert order == ["store", "log", "wheel", "check"]
+
+
+@pytest.mark.parametrize("name", ["timerlog/*", "timerwheel", "config/timercheck"])
+def test_s01_failed_sync_is_terminal_and_keeps_no_progress(
+    store: FakeStore, clock: ManualClock, name: str
+) -> None:
+    timer = open_timer(store)
+    put(store, b"x", 1000)
+    timer.run_once()
+    clock.advance(1000)
+    store.storage.fail("sync", 5, times=1, path_glob=f"/store/{name}")
+    for _ in range(2):
+        with pytest.raises(FlushFailed):
+            timer.run_once()
+        clock.advance(1000)
+    with pytest.raises(FlushFailed):
+        timer.stop()
+    assert store.bodies("t") == [b"x"]
+    store.storage = next(iter(store.storage.crash_states(limit=1)))
+    assert run(open_timer(store), clock, 1000) == 1
+    assert store.bodies("t") == [b"x", b"x"]
 
 
 def test_idle_timer_writes_nothing(store: FakeStore, clock: ManualClock) -> None:

@@ -31,7 +31,7 @@ class ServiceThread:
 
     @property
     def stopping(self) -> bool:
-        """True once ``stop`` was called: a long step looks at it and returns early."""
+        """True while ``stop`` waits for the thread: a long step looks at it and returns early."""
         return self._stopping.is_set()
 
     def start(self) -> None:
@@ -39,6 +39,7 @@ class ServiceThread:
         if self.running:
             return
         self._stopping.clear()
+        self._wake.clear()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
@@ -48,12 +49,14 @@ class ServiceThread:
 
     def stop(self) -> None:
         """Return when the thread has ended; the step it is in is finished first."""
+        thread = self._thread
+        if thread is None:
+            return
         self._stopping.set()
         self._wake.set()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-            self._thread = None
+        thread.join()
+        self._thread = None
+        self._stopping.clear()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -65,4 +68,5 @@ class ServiceThread:
                 self.last_error = error
                 wait_ms = self._error_wait_ms
             self._wake.wait(wait_ms / 1000)
-            self._wake.clear()
+            if not self._stopping.is_set():
+                self._wake.clear()

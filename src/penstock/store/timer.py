@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 
+from penstock.errors import FlushFailed
 from penstock.format.javahash import java_hash
 from penstock.format.timerunit import (
     TIMER_MAGIC_DEFAULT,
@@ -67,6 +68,7 @@ class TimerMessageStore:
         self._replay_before = 0
         self._replay_fired_before = 0
         self._dirty = False
+        self._failure: FlushFailed | None = None
         self._lock = threading.RLock()
         self._flushed_at = self._cleaned_at = store.clock.monotonic()
         self._thread = ServiceThread("penstock-timer", self._step)
@@ -102,8 +104,10 @@ class TimerMessageStore:
         self._thread.stop()
         with self._lock:
             self._dirty = True
-            self.flush()
-            self.close()
+            try:
+                self.flush()
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Let go of the files as they are."""
@@ -130,28 +134,22 @@ class TimerMessageStore:
             return report
 
     def flush(self) -> None:
-        """Make the progress durable, if there was any. The order is what keeps messages from being lost."""
+        """Make the progress durable, if there was any. The order is what keeps messages from being lost.
+
+        A sync that failed is terminal: from then on every flush raises the same error and no progress is
+        kept, so that the next run delivers again what this one cannot prove.
+        """
         with self._lock:
             self._flushed_at = self._store.clock.monotonic()
+            if self._failure is not None:
+                raise self._failure
             if not self._dirty:
                 return
-            self._store.flush()
-            self.log.flush()
-            self.wheel.flush()
-            before = self._checkpoint
-            version = DataVersion(before.state_version, before.version_counter, before.version_timestamp)
-            version = version.next(self._store.clock.now_ms(), before.state_version)
-            self._checkpoint = TimerCheckpoint(
-                self.read_time,
-                self.log.flushed_position,
-                self.queue_offset,
-                self.queue_offset,
-                version.state_version,
-                version.timestamp,
-                version.counter,
-            )
-            self._checkpoint_file.save(self._checkpoint)
-            self._dirty = False
+            try:
+                self._flush()
+            except FlushFailed as error:
+                self._failure = error
+                raise
             self.metrics.persist()
 
     def clean(self) -> int:
@@ -159,6 +157,25 @@ class TimerMessageStore:
         with self._lock:
             self._cleaned_at = self._store.clock.monotonic()
             return self.log.delete_before(self._store.min_physical_offset)
+
+    def _flush(self) -> None:
+        self._store.flush()
+        self.log.flush()
+        self.wheel.flush()
+        before = self._checkpoint
+        version = DataVersion(before.state_version, before.version_counter, before.version_timestamp)
+        version = version.next(self._store.clock.now_ms(), before.state_version)
+        self._checkpoint = TimerCheckpoint(
+            self.read_time,
+            self.log.flushed_position,
+            self.queue_offset,
+            self.queue_offset,
+            version.state_version,
+            version.timestamp,
+            version.counter,
+        )
+        self._checkpoint_file.save(self._checkpoint)
+        self._dirty = False
 
     def _step(self) -> int:
         self.run_once()

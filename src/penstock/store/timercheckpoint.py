@@ -9,6 +9,7 @@ from penstock.format.timerunit import (
     decode_timer_checkpoint,
     encode_timer_checkpoint,
 )
+from penstock.store.timerlog import make_durable
 
 _USED = 7 * 8
 
@@ -37,7 +38,7 @@ class TimerCheckpointFile:
             self._storage.makedirs(self._path.rpartition("/")[0])
             self._file = self._storage.open_sparse(self._path, TIMER_CHECKPOINT_SIZE, create=True)
         self._file.write(0, encode_timer_checkpoint(checkpoint)[:_USED])
-        self._file.sync()
+        make_durable(self._file)
 
     def close(self) -> None:
         if self._file is not None:

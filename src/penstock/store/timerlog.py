@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.errors import CorruptFile
+from penstock.errors import CorruptFile, FlushFailed
 from penstock.files.storage import SparseFile, Storage
 from penstock.format.timerunit import (
     TIMER_BLANK_SIZE,
@@ -24,6 +24,14 @@ from penstock.format.timerunit import (
 
 _RAW_UNIT = struct.Struct(">iqIqiqiiq")
 _UNITS_PER_READ = 16_384
+
+
+def make_durable(file: SparseFile) -> None:
+    """Sync a file; FlushFailed when the disk refuses. A second try could succeed without the data."""
+    try:
+        file.sync()
+    except OSError as error:
+        raise FlushFailed(f"sync failed: {error.strerror or error}", file=file.path) from error
 
 
 class ScannedUnit(NamedTuple):
@@ -93,7 +101,7 @@ class TimerLog:
             start = position - inside
             self._files[start].write(inside, encode_timer_blank(self.file_size - inside))
             # Durable before the next file has a name: only the last file may be unfinished after a crash.
-            self._files[start].sync()
+            make_durable(self._files[start])
             self._dirty.discard(start)
             self.end_position = position = start + self.file_size
             inside = 0
@@ -155,7 +163,7 @@ class TimerLog:
         file = self._files.get(position - inside)
         if file is not None and self._is_stained(file, inside):
             file.zero(inside, self.file_size)
-            file.sync()
+            make_durable(file)
         self._close_earlier_files()
         self._dirty.clear()
         self.end_position = self.flushed_position = position
@@ -164,7 +172,7 @@ class TimerLog:
         """Make every unit durable; False when there was nothing to do."""
         end = self.end_position
         for start in sorted(self._dirty):
-            self._files[start].sync()
+            make_durable(self._files[start])
             self._dirty.discard(start)
         advanced = end != self.flushed_position
         self.flushed_position = end
@@ -205,7 +213,7 @@ class TimerLog:
         for start in sorted(self._files)[:-1]:
             if self._files[start].read(inside, TIMER_BLANK_SIZE) != blank:
                 self._files[start].write(inside, blank)
-                self._files[start].sync()
+                make_durable(self._files[start])
 
     def _is_stained(self, file: SparseFile, inside: int) -> bool:
         """Whether a file has bytes behind a position."""

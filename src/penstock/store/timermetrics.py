@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.errors import CorruptFile
 from penstock.store.dataversion import DataVersion
 from penstock.store.jsonfile import FileAccess, JsonFile
+
+_log = logging.getLogger(__name__)
 
 
 class TimerMetrics:
@@ -24,7 +28,13 @@ class TimerMetrics:
         return {topic: count for topic, (count, _) in self._counts.items()}
 
     def load(self) -> None:
-        self._counts, self._version = self._file.load() or ({}, DataVersion())
+        """Take over the counts of an earlier run. Counts nobody can read start anew."""
+        try:
+            loaded = self._file.load()
+        except CorruptFile as fault:
+            _log.warning("counting timer messages from zero: %s", fault)
+            loaded = None
+        self._counts, self._version = loaded or ({}, DataVersion())
 
     def add(self, topic: str, count: int) -> None:
         """So many more (or fewer) messages of a topic wait."""

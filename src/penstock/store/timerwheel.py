@@ -19,6 +19,7 @@ from penstock.format.timerunit import (
     decode_wheel_slot,
     encode_wheel_slot,
 )
+from penstock.store.timerlog import make_durable
 
 _PAGE = 4096
 _SLOTS_PER_PAGE = _PAGE // WHEEL_SLOT_SIZE
@@ -115,7 +116,7 @@ class TimerWheel:
         pages = sorted(self._dirty)
         for page in pages:
             self._file.write(page * _PAGE, bytes(self._pages[page]))
-        self._file.sync()
+        make_durable(self._file)
         self._dirty.difference_update(pages)
         self.is_new = False
         return True
