@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.bench.child import Child
+from penstock.bench.copying import copy_store
 from penstock.bench.work import Work
 
 Flush = str
@@ -144,7 +145,7 @@ class Session:
     def copy(self, source: Path) -> Iterator[Path]:
         """A copy with a warm page cache and nothing left to write back."""
         with self.folder() as path:
-            shutil.copytree(source, path)
+            copy_store(source, path)
             self.settle()
             yield path
 
