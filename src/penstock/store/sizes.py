@@ -1,0 +1,254 @@
+"""Sizes of an existing store, read off its files.
+
+Every file of a file queue has one size, and no file says which it is. With several files the names tell:
+they are byte offsets, so they are multiples of the size. With a single file its own length is all there is,
+and it is taken only when nothing speaks against it: a log that was cut short must not become a log of short
+segments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from penstock.config import StoreConfig
+from penstock.errors import CorruptFile, NotAStore, StoreError
+from penstock.files.storage import Storage
+from penstock.store.indexfile import layout_of
+
+BLANK_MAGIC = b"\xcb\xd4\x31\x94"
+_STORE_NAMES = frozenset(
+    (
+        "commitlog",
+        "consumequeue",
+        "consumequeue_ext",
+        "batchconsumequeue",
+        "index",
+        "checkpoint",
+        "abort",
+        "lock",
+        "timerwheel",
+        "timerlog",
+        "config",
+    )
+)
+# Loading looks at every queue file anyway; finding their size needs only some of them.
+_QUEUE_SAMPLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One kind of file queue: where it is, which setting is its size, and what a size must satisfy."""
+
+    folder: str
+    depth: int
+    field: str
+    default: int
+    unit: int
+    smallest: int
+
+
+_LOG = _Kind("commitlog", 0, "mapped_file_size_commit_log", 1 << 30, 1, 1024)
+_KINDS = (
+    _LOG,
+    _Kind("consumequeue", 2, "mapped_file_size_consume_queue", 6_000_000, 20, 20),
+    _Kind("batchconsumequeue", 2, "mapper_file_size_batch_consume_queue", 13_800_000, 46, 46),
+    _Kind("consumequeue_ext", 2, "mapped_file_size_consume_queue_ext", 48 << 20, 1, 64),
+    _Kind("timerlog", 0, "mapped_file_size_timer_log", 100 << 20, 1, 68),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """A file of a file queue as it lies there."""
+
+    path: str
+    begin: int
+    size: int
+    is_last: bool
+
+
+def is_queue_file_name(name: str) -> bool:
+    """Whether a name is that of a file queue's file: an offset of at least 20 digits."""
+    return len(name) >= 20 and name.isascii() and name.isdigit() and int(name) < 2**63
+
+
+def is_store(storage: Storage, root: str) -> bool:
+    """Whether the folder holds anything of a store."""
+    try:
+        return any(entry.name in _STORE_NAMES for entry in storage.listdir(root))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def require_store(storage: Storage, root: str) -> None:
+    """Raise NotAStore unless there is a store to read."""
+    if not is_store(storage, root):
+        missing = not storage.exists(root)
+        raise NotAStore(
+            "there is nothing here" if missing else "this is not a store directory",
+            file=root,
+            hint="a store directory holds commitlog, consumequeue, index and checkpoint",
+        )
+
+
+def files_of(storage: Storage, folder: str) -> list[QueueFile]:
+    """The files of a file queue, oldest first; none without the folder. Foreign names are left out."""
+    try:
+        entries = [e for e in storage.listdir(folder) if not e.is_dir and is_queue_file_name(e.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    entries.sort(key=lambda entry: int(entry.name))
+    last = len(entries) - 1
+    return [
+        QueueFile(str(PurePath(folder) / entry.name), int(entry.name), entry.size, number == last)
+        for number, entry in enumerate(entries)
+    ]
+
+
+def queue_folders(storage: Storage, folder: str) -> Iterator[tuple[str, int, str]]:
+    """Topic, queue id and path of every queue under such a folder as ``consumequeue``."""
+    try:
+        topics = [entry.name for entry in storage.listdir(folder) if entry.is_dir]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for topic in topics:
+        for entry in storage.listdir(str(PurePath(folder) / topic)):
+            if entry.is_dir and entry.name.isascii() and entry.name.isdigit() and int(entry.name) < 2**31:
+                yield topic, int(entry.name), str(PurePath(folder) / topic / entry.name)
+
+
+def detect(storage: Storage, root: str, config: StoreConfig) -> StoreConfig:
+    """``config`` with the sizes that the files of the store have.
+
+    Unchanged for a folder that is missing or empty. Raises NotAStore for one that holds other things, and
+    CorruptFile, naming it, for a file whose size can't be.
+    """
+    try:
+        entries = storage.listdir(root)
+    except FileNotFoundError:
+        return config
+    except NotADirectoryError:
+        raise NotAStore("this is a file", file=root, hint="a store is a directory") from None
+    ours = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "lost+found"]
+    if not ours:
+        return config
+    require_store(storage, root)
+    found, faults = survey(storage, root, config, sample=_QUEUE_SAMPLE)
+    if faults:
+        raise faults[0]
+    return found
+
+
+def survey(
+    storage: Storage, root: str, config: StoreConfig, *, sample: int = 1 << 62
+) -> tuple[StoreConfig, list[StoreError]]:
+    """As ``detect``, but files of a wrong size come as a list, and the rest of the store decides.
+
+    Looks at ``sample`` queues of a kind at most.
+    """
+    faults: list[StoreError] = []
+    for kind in _KINDS:
+        files = _sample(storage, str(PurePath(root) / kind.folder), kind.depth, sample)
+        size, wrong = _size_of(storage, kind, files, getattr(config, kind.field))
+        faults.extend(wrong)
+        if size:
+            config = config.replace(**{kind.field: size})
+    return _with_index_layout(storage, root, config, faults), faults
+
+
+def _sample(storage: Storage, folder: str, depth: int, sample: int) -> list[QueueFile]:
+    if depth == 0:
+        return files_of(storage, folder)
+    files: list[QueueFile] = []
+    for count, (_, _, path) in enumerate(queue_folders(storage, folder)):
+        if count >= sample:
+            break
+        files.extend(files_of(storage, path))
+    return files
+
+
+def _size_of(
+    storage: Storage, kind: _Kind, files: list[QueueFile], configured: int
+) -> tuple[int, list[StoreError]]:
+    """The size (0: nothing tells) and the files that do not have it."""
+    # An empty last file is what a crash in its making leaves; loading removes it.
+    files = [file for file in files if file.size or not file.is_last]
+    sizes = Counter(file.size for file in files if _possible(kind, file, files))
+    size = max(sizes, key=lambda s: (sizes[s], s == configured, s == kind.default, s), default=0)
+    if len(sizes) > 1:
+        # A tie, or one queue of many: what was configured or is usual wins over what was cut.
+        size = next((s for s in (configured, kind.default) if sizes[s] * 2 >= sizes[size]), size)
+    if (
+        size
+        and len(files) == 1
+        and size not in (configured, kind.default)
+        and _looks_cut(storage, kind, files[0])
+    ):
+        size = 0
+    wrong: list[StoreError] = [
+        CorruptFile(
+            file.path,
+            found=f"{file.size} bytes" + (f" instead of {size}" if size else ", which no file here can have"),
+            hint=_hint(kind),
+        )
+        for file in files
+        if file.size != size
+    ]
+    return size, wrong
+
+
+def _hint(kind: _Kind) -> str:
+    if kind is _LOG:
+        return "restore it from a backup, or run `penstock store repair`"
+    return "it can be rebuilt from the log: run `penstock store repair`"
+
+
+def _possible(kind: _Kind, file: QueueFile, files: list[QueueFile]) -> bool:
+    if file.size < kind.smallest or file.size >= 2**31 or file.size % kind.unit:
+        return False
+    # Names are multiples of the size. (A queue can begin late, so with one file this is all they tell.)
+    return not (kind.depth == 0 and any(other.begin % file.size for other in files))
+
+
+def _looks_cut(storage: Storage, kind: _Kind, file: QueueFile) -> bool:
+    """Whether the only file of a kind, of a size nobody asked for, ends as if it had been longer."""
+    if kind is not _LOG:
+        return False
+    if file.size % 512:
+        return True
+    tail = storage.pread(file.path, file.size - 8, 8)
+    return any(tail) and tail != b"\x00\x00\x00\x08" + BLANK_MAGIC
+
+
+def _with_index_layout(
+    storage: Storage, root: str, config: StoreConfig, faults: list[StoreError]
+) -> StoreConfig:
+    """Slots and entries of the newest index file that tells; files that do not go with it are faults."""
+    folder = str(PurePath(root) / "index")
+    try:
+        entries = [
+            e for e in storage.listdir(folder) if not e.is_dir and e.name.isascii() and e.name.isdigit()
+        ]
+    except (FileNotFoundError, NotADirectoryError):
+        return config
+    layout = (config.max_hash_slot_num, config.max_index_num)
+    found: tuple[int, int] | None = None
+    for entry in reversed(entries):
+        path = str(PurePath(folder) / entry.name)
+        try:
+            slots, capacity = layout_of(storage, path, found or layout)
+        except StoreError as error:
+            faults.append(error)
+            continue
+        except (OSError, ValueError) as error:
+            faults.append(
+                CorruptFile(path, found=f"cannot be read: {error}", hint="remove it: it is rebuilt")
+            )
+            continue
+        found = found or (slots, capacity)
+    if found is None:
+        return config
+    return config.replace(max_hash_slot_num=found[0], max_index_num=found[1])
