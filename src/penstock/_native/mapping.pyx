@@ -9,7 +9,7 @@ import os
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer, PyBUF_SIMPLE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EBADF, EINVAL
+from libc.errno cimport EBADF, EINVAL, ENXIO
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport close as posix_close
@@ -60,6 +60,17 @@ cdef int state_write(FileState* state, int64_t position, const uint8_t* data, in
     return 0
 
 
+cdef int _sync_for_good(FileState* state) noexcept nogil:
+    """The system tells of a lost write once; whoever hears it keeps it, so that no later sync of this file succeeds."""
+    cdef int result = 0
+    if state.fd >= 0:
+        result = penstock_sync(state.fd, state.base, state.size)
+        if result != 0:
+            state.sync_error_times = 0
+            state.sync_error = -result
+    return result
+
+
 cdef int state_sync(FileState* state) noexcept nogil:
     """Everything written so far is on disk: 0, or -errno. For memory the owner must be told by ``Mapping.sync``."""
     cdef int failed
@@ -68,9 +79,7 @@ cdef int state_sync(FileState* state) noexcept nogil:
     failed = _injected(&state.sync_error, &state.sync_error_times)
     if failed:
         return -failed
-    if state.fd >= 0:
-        return penstock_sync(state.fd, state.base, state.size)
-    return 0
+    return _sync_for_good(state)
 
 
 cdef int state_commit(FileState* state) noexcept nogil:
@@ -536,7 +545,7 @@ cdef class Mapping:
             with nogil:
                 result = penstock_populate(self.state.base, position, end)
                 if result == 0 and written:
-                    result = penstock_sync(self.state.fd, self.state.base, self.state.size)
+                    result = _sync_for_good(&self.state)
             if result:
                 raise _os_error(result, self.path)
         finally:
@@ -559,6 +568,28 @@ cdef class Mapping:
             if result:
                 raise _os_error(result, self.path)
             self.reserved = True
+        finally:
+            self.unpin()
+
+    def data_extents(self, int64_t begin):
+        """[(low, high)] of what may hold bytes other than zero from ``begin`` on: holes are left out where the system knows them."""
+        extents = []
+        self.pin()
+        try:
+            if self.state.fd < 0 or not hasattr(os, "SEEK_DATA"):
+                return [(begin, self.state.size)] if begin < self.state.size else []
+            at = begin
+            while at < self.state.size:
+                try:
+                    low = os.lseek(self.state.fd, at, os.SEEK_DATA)
+                    high = os.lseek(self.state.fd, low, os.SEEK_HOLE)
+                except OSError as error:
+                    if error.errno == ENXIO:
+                        break
+                    return [*extents, (at, self.state.size)]
+                extents.append((low, min(high, self.state.size)))
+                at = high
+            return extents
         finally:
             self.unpin()
 

@@ -15,11 +15,12 @@ from penstock.files.storage import Entry, Lock, SparseFile, StoragePath
 
 
 class DiskStorage:
-    """The machine's files. Holds no state but the names that still need their folder synced."""
+    """The machine's files. Remembers only new names to be synced with their folder, and syncs that failed."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._new_names: set[str] = set()
+        self._failed_syncs: dict[str, OSError] = {}
 
     def listdir(self, path: StoragePath) -> list[Entry]:
         found = []
@@ -108,6 +109,8 @@ class DiskStorage:
     def unlink(self, path: StoragePath) -> None:
         Path(path).unlink()
         self._forget_new_name(os.fspath(path))
+        with self._guard:
+            self._failed_syncs.pop(os.fspath(path), None)
 
     def rename(self, source: StoragePath, target: StoragePath) -> None:
         Path(source).replace(target)
@@ -160,6 +163,18 @@ class DiskStorage:
                 return False
             self._new_names.discard(path)
             return True
+
+    # The system tells of a lost write once, to one descriptor. Queue files are closed and opened again at
+    # will, so the storage keeps what it heard: no later sync of the file succeeds, until it is removed.
+
+    def _remember_failed_sync(self, path: str, error: OSError) -> None:
+        with self._guard:
+            self._failed_syncs.setdefault(path, error)
+
+    def _raise_failed_sync(self, path: str) -> None:
+        error = self._failed_syncs.get(path)
+        if error is not None:
+            raise OSError(error.errno, error.strerror, path) from error
 
 
 class DiskSparseFile:
@@ -245,11 +260,13 @@ class DiskSparseFile:
             mapping.close()
 
     def sync(self) -> None:
+        self._storage._raise_failed_sync(self._path)
         self.hold()
         try:
             os.fdatasync(self._descriptor) if hasattr(os, "fdatasync") else os.fsync(self._descriptor)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, self._path) from error
+            self._storage._remember_failed_sync(self._path, error)
+            self._storage._raise_failed_sync(self._path)
         finally:
             self.release()
         if self._storage._forget_new_name(self._path):
