@@ -122,6 +122,18 @@ def test_walks_agree_on_every_lost_sector(boundary: int, topic: str, properties:
             assert (plain.stop == "end") == (bytes(buffer) == record)
 
 
+@pytest.mark.parametrize(
+    "host", ["[::1.2.3.4]:5", "[::ffff:1.2.3.4]:5", "[::]:0", "[::1]:65535", "[fe80:0:0:1::]:7"]
+)
+def test_hosts_are_written_the_same_way(host: str) -> None:
+    record = encode_record(
+        "T", b"", born_host=host, store_host=host, queue_offset=0, physical_offset=0, store_timestamp=NOW
+    )
+    fields, message = decode_record(record), message_at(Slab(record), 0)
+    assert (message.born_host, message.store_host) == (fields.born_host, fields.store_host)
+    assert parse_host(message.born_host) == parse_host(host)
+
+
 @given(logs())
 def test_stored_messages_agree_with_decoded_records(log: tuple[int, list[bytes]]) -> None:
     _, records = log
@@ -297,6 +309,7 @@ def test_dispatched_units_and_keys_are_the_plain_ones(given_messages: list[Messa
         queue.attach(files[key], 0)
         dispatch.add_queue(queue)
     memory = bytearray(index_file_size(5, 200))
+    dispatch.indexing = True
     dispatch.use_index(Index(memory, 5, 200))
     assert dispatch.run(log.written, 0, 1 << 30) == DONE
 
@@ -323,6 +336,7 @@ def test_a_run_asks_for_what_it_lacks() -> None:
     queue.attach(QueueFile(), 0)
     dispatch.add_queue(queue)
     memories = [bytearray(index_file_size(1, 3)) for _ in range(2)]
+    dispatch.indexing = True
     dispatch.use_index(Index(memories[0], 1, 3))
     assert dispatch.run(log.written, 0, 1 << 30) == INDEX_FULL
     second = Index(memories[1], 1, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from ipaddress import IPv6Address
 
 _PORT = struct.Struct(">i")
 
@@ -30,7 +31,8 @@ def format_host(address: bytes, port: int) -> str:
     """The text form of an address: ``1.2.3.4:5`` or ``[::1]:5``."""
     if len(address) == 4:
         return f"{socket.inet_ntop(socket.AF_INET, address)}:{port}"
-    return f"[{socket.inet_ntop(socket.AF_INET6, address)}]:{port}"
+    # Not inet_ntop: how it writes addresses that carry an IPv4 one depends on the C library.
+    return f"[{IPv6Address(address)}]:{port}"
 
 
 def pack_host(text: str) -> bytes:
