@@ -168,6 +168,25 @@ def test_full_file_returns_its_buffer_to_the_pool(place: Place) -> None:
     assert file.commit() == SIZE
 
 
+def test_buffer_is_not_returned_while_it_holds_uncommitted_bytes(place: Place) -> None:
+    pool = TransientStorePool(1, SIZE)
+    file = make(place, pool=pool)
+    file.wrote_position = 10
+    assert not file.return_write_buffer()
+    assert (file.wrote_position, pool.available) == (10, 0)
+    file.commit()
+    assert file.return_write_buffer()
+    assert (file.wrote_position, pool.available, file.read_position) == (10, 1, 10)
+
+
+def test_destroyed_file_gives_its_buffer_back(place: Place) -> None:
+    pool = TransientStorePool(1, SIZE)
+    file = make(place, pool=pool)
+    file.wrote_position = 10
+    file.destroy()
+    assert pool.available == 1
+
+
 def test_without_a_free_buffer_the_file_works_without_one(place: Place) -> None:
     file = make(place, pool=TransientStorePool(0, SIZE))
     assert file.append_message(b"abc")

@@ -264,6 +264,33 @@ def test_uncommitted_buffer_is_not_detached(tmp_path: Path) -> None:
         mapping.attach_write_buffer(bytearray(4096))
 
 
+def test_buffer_taken_away_beside_running_commits_leaves_its_bytes_in_the_file(tmp_path: Path) -> None:
+    for _ in range(20):
+        mapping = Mapping.open(tmp_path / "a", SIZE, create=True)
+        buffer = bytearray(b"\xff" * SIZE)
+        mapping.attach_write_buffer(buffer)
+        mapping.wrote_position = SIZE
+        started = threading.Barrier(3)
+
+        def commit(mapping: Mapping = mapping, started: threading.Barrier = started) -> None:
+            started.wait()
+            mapping.commit()
+
+        threads = [threading.Thread(target=commit) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        while mapping.committed_position < SIZE:
+            mapping.commit()
+        mapping.detach_write_buffer()
+        buffer[:] = bytes(SIZE)  # as the pool does for its next file
+        for thread in threads:
+            thread.join()
+        assert (tmp_path / "a").read_bytes() == b"\xff" * SIZE
+        mapping.close()
+        (tmp_path / "a").unlink()
+
+
 def test_small_write_buffer_is_refused(tmp_path: Path) -> None:
     mapping = Mapping.open(tmp_path / "a", 4096, create=True)
     with pytest.raises(ValueError, match="smaller"):

@@ -28,6 +28,7 @@ cdef struct FileState:
     int64_t store_timestamp
     int64_t write_error_times    # how often the injected error comes, 0: always
     int64_t sync_error_times
+    int committing               # held while the write buffer is read or taken away
 
 
 cdef inline int64_t load_position(const int64_t* place) noexcept nogil:

@@ -16,6 +16,8 @@ from posix.unistd cimport close as posix_close
 
 
 cdef extern from "mapping_os.h" nogil:
+    void penstock_lock(int* lock) noexcept
+    void penstock_unlock(int* lock) noexcept
     int penstock_write_all(int fd, const uint8_t* data, int64_t count, int64_t position) noexcept
     int64_t penstock_read_all(int fd, uint8_t* data, int64_t count, int64_t position) noexcept
     int penstock_sync(int fd, void* base, int64_t size) noexcept
@@ -83,18 +85,22 @@ cdef int state_sync(FileState* state) noexcept nogil:
 
 
 cdef int state_commit(FileState* state) noexcept nogil:
-    """Move [committed, wrote) from the write buffer into the file: 0, or -errno and nothing moved."""
+    """Move [committed, wrote) from the write buffer into the file: 0, or -errno and nothing moved.
+
+    Locked against another commit and against the detaching of the buffer, which goes to another file zeroed.
+    """
     cdef int64_t begin, end
-    cdef int result
+    cdef int result = 0
     if state.write_buffer == NULL:
         return 0
+    penstock_lock(&state.committing)
     begin = load_position(&state.committed)
     end = load_position(&state.wrote)
-    if end <= begin:
-        return 0
-    result = state_write(state, begin, state.write_buffer + begin, end - begin)
-    if result == 0:
-        store_position(&state.committed, end)
+    if state.write_buffer != NULL and end > begin:
+        result = state_write(state, begin, state.write_buffer + begin, end - begin)
+        if result == 0:
+            store_position(&state.committed, end)
+    penstock_unlock(&state.committing)
     return result
 
 
@@ -518,9 +524,14 @@ cdef class Mapping:
         """Stop using the write buffer. Everything must be committed; nobody may be appending."""
         if not self._holds_buffer:
             return
-        if load_position(&self.state.committed) != load_position(&self.state.wrote):
+        with nogil:
+            penstock_lock(&self.state.committing)
+        committed = load_position(&self.state.committed) == load_position(&self.state.wrote)
+        if committed:
+            self.state.write_buffer = NULL
+        penstock_unlock(&self.state.committing)
+        if not committed:
             raise ValueError(f"{self.path}: the write buffer holds uncommitted bytes")
-        self.state.write_buffer = NULL
         self._holds_buffer = False
         PyBuffer_Release(&self._buffer)
 

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,14 @@
 static inline int64_t penstock_load(const int64_t *place) { return __atomic_load_n(place, __ATOMIC_ACQUIRE); }
 
 static inline void penstock_store(int64_t *place, int64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
+
+/* A lock held for the length of one write at most. */
+static inline void penstock_lock(int *lock)
+{
+    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
+}
+
+static inline void penstock_unlock(int *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
 
 static inline int penstock_write_all(int fd, const uint8_t *data, int64_t count, int64_t position)
 {

@@ -251,15 +251,16 @@ class MappedFile:
             )
             raise self._flush_error from error
 
-    def return_write_buffer(self) -> None:
-        """Give the write buffer back to the pool; what it held and did not commit is dropped."""
+    def return_write_buffer(self) -> bool:
+        """Give the write buffer back to the pool; False, and nothing done, while not all of it is committed."""
+        if self.committed_position != self.wrote_position:
+            return False
         buffer, self._buffer = self._buffer, None
-        if buffer is None:
-            return
-        self.mapping.wrote_position = self.mapping.committed_position
-        self.mapping.detach_write_buffer()
-        if self._pool is not None:
-            self._pool.give_back(buffer)
+        if buffer is not None:
+            self.mapping.detach_write_buffer()
+            if self._pool is not None:
+                self._pool.give_back(buffer)
+        return True
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -313,12 +314,17 @@ class MappedFile:
             self.mapping.close()
 
     def shutdown(self) -> None:
-        """No new holders. The memory goes with the last view and holder, never under one."""
+        """No new holders. The memory goes with the last view and holder, never under one.
+
+        What a write buffer holds and was not committed is dropped: commit first, unless the file is to go.
+        """
         with self._guard:
             if not self._available:
                 return
             self._available = False
-        self.return_write_buffer()
+        if self._buffer is not None:
+            self.wrote_position = self.committed_position
+            self.return_write_buffer()
         self.release()
 
     def destroy(self) -> None:
