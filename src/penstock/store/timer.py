@@ -123,8 +123,11 @@ class TimerMessageStore:
         with self._lock:
             moment = self._store.clock.now_ms() if now is None else now
             report = TimerReport()
+            tick = moment // self._precision * self._precision
+            if self.write_time - tick > _CLOCK_STEP_MS and self._open_slot is None:
+                self._go_back(tick)
             if self._enqueue(moment, report):
-                self._follow_clock(moment)
+                self.write_time = max(self.write_time, tick)
                 self._dequeue(report)
             elapsed = self._store.clock.monotonic()
             if (elapsed - self._flushed_at) * 1000 >= self._store.config.timer_flush_interval_ms:
@@ -240,17 +243,17 @@ class TimerMessageStore:
         )
         self.wheel.add(out, position, -1 if deletes else 1)
 
-    def _follow_clock(self, now: int) -> None:
-        tick = now // self._precision * self._precision
-        if tick > self.write_time:
-            self.write_time = tick
-        elif self.write_time - tick > _CLOCK_STEP_MS and self._open_slot is None:
-            # Slots between now and read_time have fired. They must not fire again when time gets there.
-            for time, _ in list(self.wheel.used(tick, self.read_time)):
-                self.wheel.erase(time)
-            self.read_time = min(self.read_time, tick)
-            self.write_time = tick
-            self._dirty = True
+    def _go_back(self, tick: int) -> None:
+        """The clock was set back to stay. Slots between now and ``read_time`` have fired: once is enough.
+
+        Durable at once: a unit below a ``read_time`` that a crash brings back would count as fired.
+        """
+        for time, _ in list(self.wheel.used(tick, self.read_time)):
+            self.wheel.erase(time)
+        self.read_time = min(self.read_time, tick)
+        self.write_time = tick
+        self._dirty = True
+        self.flush()
 
     def _dequeue(self, report: TimerReport) -> None:
         """Empty the slots from ``read_time`` to ``write_time``, oldest first."""
