@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from penstock._native.encode cimport (
-    CREATE_MAPPED_FILE_FAILED, FLUSH_DISK_TIMEOUT, MESSAGE_ILLEGAL, NEED_HOOK, NEED_ROLL, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded, Encoder,
+    CREATE_MAPPED_FILE_FAILED, FLUSH_DISK_TIMEOUT, MESSAGE_ILLEGAL, NEED_HOOK, NEED_ROLL, OS_PAGE_CACHE_BUSY, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded, Encoder,
     buffer_reserve,
 )
 from penstock._native.encode import STATUSES
@@ -181,6 +181,7 @@ cdef class Appender:
     cdef public double sync_timeout
     cdef public str unavailable       # why nothing may be written, None while all is well
     cdef int64_t locked_since
+    cdef public int64_t busy_after_ms
     cdef readonly int64_t put_count
     cdef readonly int64_t put_bytes
 
@@ -191,6 +192,7 @@ cdef class Appender:
         self.signal = signal
         self.roll = roll
         self.sync_timeout = 5.0
+        self.busy_after_ms = 1000
 
     def __dealloc__(self):
         cdef Buffer* b
@@ -319,17 +321,24 @@ cdef class Appender:
         done[0] = 0
         while True:
             if not locked:
-                self.take_lock()
+                if pthread_mutex_trylock(&self.mutex) != 0:
+                    if self.locked_since and wall_ms() - self.locked_since > self.busy_after_ms:
+                        return OS_PAGE_CACHE_BUSY
+                    with nogil:
+                        pthread_mutex_lock(&self.mutex)
+                self.locked_since = now
             if system_clock:
                 now = wall_ms()  # inside the lock: store times do not fall in log order while the clock does not
             if b.used > LONG_COPY:
                 with nogil:
                     code = self.append(b, done[0], now, whole, &next)
                     if not locked:
+                        self.locked_since = 0
                         pthread_mutex_unlock(&self.mutex)
             else:
                 code = self.append(b, done[0], now, whole, &next)
                 if not locked:
+                    self.locked_since = 0
                     pthread_mutex_unlock(&self.mutex)
             done[0] = next
             if code == PUT_OK and next == b.count:
@@ -391,7 +400,7 @@ cdef class Appender:
             if code < 0:
                 raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
             if code != PUT_OK:
-                return refused(code, why[0])
+                return refused(code, why[0] if why else "the put lock is held for too long")
             result = appended(&b.records[0])
             waits = b.records[0].waits
             end = result.physical_offset + result.size
@@ -483,8 +492,10 @@ cdef class Appender:
     def lock(self):
         """Take the put lock from Python, for messages that need their queue offset before they are encoded."""
         self.take_lock()
+        self.locked_since = wall_ms()
 
     def unlock(self):
+        self.locked_since = 0
         pthread_mutex_unlock(&self.mutex)
 
     @property

@@ -8,7 +8,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
+from posix.unistd cimport usleep
+
+from penstock._native.flush cimport Flusher
 from penstock._native.index cimport Index, IndexState, index_hash, index_put, index_store_header
+from penstock._native.mapping cimport FileState, Mapping, load_position, read_position
 from penstock._native.queue cimport (
     QUEUE_FILE, QUEUE_FULL, QUEUE_GAP, QUEUE_OK, Queue, QueueState, queue_flush, queue_hash, queue_stage,
 )
@@ -16,6 +20,8 @@ from penstock._native.record cimport (
     CHECK_CRC, CHECK_OFFSET, CHECK_TORN, MAGIC_BLANK, REC_BLANK, REC_OK, SYS_INNER_BATCH, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION,
     Properties, Record, Span, check_record, hash_text, parse_number, parse_record, penstock_crc_setup, scan_properties,
 )
+from penstock._native.signal cimport Signal
+from penstock._native.threads cimport steady_ns
 
 penstock_crc_setup()
 
@@ -47,7 +53,7 @@ cdef struct Entry:
     int64_t timestamp
     int32_t key_hash
 
-STOPS = ("end", "blank", "zero", "magic", "length", "crc", "offset", "short", "torn")
+STOPS = ("end", "blank", "zero", "magic", "length", "crc", "offset", "short", "torn", "stale")
 
 
 cdef class Dispatch:
@@ -70,10 +76,11 @@ cdef class Dispatch:
     cdef int key_stage               # 0 unique key, 1 keys, 2 tags: where an index that was full stopped it
     cdef int32_t key_at
     cdef bint multi_dispatch
+    cdef public bint indexing        # entries are wanted; without a file to put them in, INDEX_FULL asks for one
     cdef public int64_t index_from   # records before it are in the index already
     cdef readonly int64_t position   # offset of the next record
-    cdef readonly int64_t last_offset
-    cdef readonly int64_t last_timestamp
+    cdef public int64_t last_offset      # start of the last record dispatched, -1 before the first
+    cdef public int64_t last_timestamp
     cdef readonly int64_t records
     cdef QueueState* needed
     cdef readonly int error
@@ -88,6 +95,7 @@ cdef class Dispatch:
         if self.table == NULL or self.dirty == NULL:
             raise MemoryError()
         self.queues = {}
+        self.last_offset = -1
         if len(delays) >= MAX_LEVELS:
             raise ValueError(f"more than {MAX_LEVELS - 1} delay levels")
         self.levels = <int32_t> len(delays)
@@ -289,6 +297,11 @@ cdef class Dispatch:
             if q.special or r.sys_flag & SYS_INNER_BATCH or (self.multi_dispatch and properties.multi_dispatch.length > 0):
                 self.needed = q
                 return C_SPECIAL
+            if checks & CHECK_TORN and r.physical_offset >= q.max_physical \
+                    and r.queue_offset * 20 < (q.staged_from + q.staged * 20 if q.staged else q.max_logic):
+                # Its place in the queue belongs to an earlier record: a leftover behind the real end of the log.
+                self.reason = 9
+                return C_BAD_RECORD
             code = queue_stage(q, r.physical_offset, r.size, self.tags_code(p + r.topic_at, r, &properties), r.queue_offset)
             if code == QUEUE_FULL:
                 code = queue_flush(q)
@@ -308,7 +321,10 @@ cdef class Dispatch:
                 self.dirty[self.dirty_count] = q
                 self.dirty_count += 1
         self.queue_done = True
-        if self.index is not None and self.position >= self.index_from and kind != SYS_ROLLBACK:
+        if self.indexing and self.position >= self.index_from and kind != SYS_ROLLBACK \
+                and properties.keys.length + properties.tags.length + properties.unique_key.length > 0:
+            if self.index is None:
+                return C_INDEX_FULL
             if q != NULL:
                 prefix = q.key_prefix_hash
             else:
@@ -348,6 +364,45 @@ cdef class Dispatch:
                     break
             if flush or code != C_DONE:
                 code = self.finish(code)
+        return code
+
+    def follow(self, Mapping mapping not None, Flusher flusher not None, Signal arrived not None, bint flushed_only, int naps):
+        """Dispatch what appears in one file, napping a little while nothing does; answers as `run`.
+
+        DONE: nothing came for `naps` naps, 20 ms have passed, or the file is read to its end. Never needs the
+        interpreter lock.
+        """
+        cdef FileState* f = &mapping.state
+        cdef int code = C_DONE, idle = 0
+        cdef int64_t end, limit = f.file_from + f.size, before, until = steady_ns() + 20000000
+        if self.position < f.file_from or self.position > limit:
+            raise ValueError("the position is not in this file")
+        mapping.pin()
+        try:
+            with nogil:
+                while self.position < limit:
+                    end = f.file_from + read_position(f)
+                    if flushed_only and load_position(&flusher.flushed) < end:
+                        end = load_position(&flusher.flushed)
+                    if self.position >= end:
+                        if idle >= naps or steady_ns() > until:
+                            break
+                        idle += 1
+                        usleep(200)
+                        continue
+                    idle = 0
+                    before = self.position
+                    while self.position < end:
+                        code = self.step(f.base + (self.position - f.file_from), end - self.position, CHECK_OFFSET)
+                        if code != C_DONE:
+                            break
+                    code = self.finish(code)
+                    if self.position > before:
+                        arrived.notify_fast()
+                    if code != C_DONE or steady_ns() > until:
+                        break
+        finally:
+            mapping.unpin()
         return code
 
     cdef int finish(self, int code) noexcept nogil:

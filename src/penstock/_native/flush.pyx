@@ -262,5 +262,10 @@ cdef class Flusher:
         return self.failed
 
     @property
+    def memory_backed(self):
+        """True when the files are memory: syncs are done in the caller then."""
+        return self.memory
+
+    @property
     def sync_count(self):
         return self.syncs

@@ -255,3 +255,33 @@ cdef class Index:
     @property
     def end_offset(self):
         return self.state.end_offset
+
+
+def guess_layout(const uint8_t[::1] memory not None):
+    """(slots, capacity) for which the newest and the oldest entry of a file agree with their slots; None if no pair does.
+
+    The size of a file fixes one unknown; its content has to tell the other. Callers check the answer with `Index.faults`.
+    """
+    cdef int64_t size = memory.shape[0], room = size - HEADER, slots, capacity
+    cdef const uint8_t* p
+    cdef const uint8_t* entries
+    cdef int32_t count, newest, oldest
+    if room < 44 or room % 4:
+        return None
+    p = &memory[0]
+    count = get32(p + 36)
+    if count <= 1:
+        return None
+    capacity = count
+    while room - ENTRY * capacity >= 4:
+        slots = (room - ENTRY * capacity) // 4
+        entries = p + HEADER + 4 * slots
+        newest = get32(entries + ENTRY * <int64_t> (count - 1))
+        oldest = get32(entries + ENTRY)
+        if (
+            newest >= 0 and oldest >= 0 and get32(p + HEADER + 4 * (newest % slots)) == count - 1
+            and get32(p + HEADER + 4 * (oldest % slots)) >= 1 and get32(entries + ENTRY + 16) == 0
+        ):
+            return slots, capacity
+        capacity += 1
+    return None

@@ -3,10 +3,11 @@
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp
 
 from penstock._native.endian cimport get16, get32, get64
 from penstock._native.mapping cimport FileState, Mapping, read_position
-from penstock._native.record cimport MAGIC_V1, MAGIC_V2
+from penstock._native.record cimport MAGIC_V1, MAGIC_V2, Properties, Span, scan_properties
 from penstock._native.stored cimport Slab, StoredMessage, stored_message
 
 FOUND = "FOUND"
@@ -85,7 +86,7 @@ cdef class LogView:
         at = offset - self.states[index].file_from
         return PyMemoryView_FromObject(self.slabs[index])[at:at + size]
 
-    def message(self, int64_t offset, int64_t size=-1):
+    cpdef StoredMessage message(self, int64_t offset, int64_t size=-1):
         """The stored message at an offset, or None. The length field is believed only within the readable part."""
         cdef int index
         cdef StoredMessage m
@@ -212,123 +213,176 @@ cdef class GetResult:
         return f"<GetResult {self.status}, {self.count} messages, next {self.next_begin_offset} of {self.min_offset}..{self.max_offset}>"
 
 
-def read_units(
-    const uint8_t[::1] units not None,
-    int64_t first_offset,
-    int unit_size,
-    LogView log,
-    object fetch,
-    int64_t offset,
-    int64_t min_offset,
-    int64_t max_offset,
-    int64_t max_messages,
-    *,
-    int64_t max_bytes,
-    int64_t filter_bytes,
-    int64_t memory_limit,
-    int64_t memory_bytes,
-    int64_t memory_count,
-    int64_t disk_bytes,
-    int64_t disk_count,
-    int64_t max_physical,
-    int64_t log_file_size,
-    object codes=None,
-    object resolve=None,
-):
-    """The loop of spec 14.1 over one file's units, whose first one has queue offset `first_offset` (simple queues).
+cdef class UnitReader:
+    """The loop of spec 14.1, with the limits of one store."""
 
-    Records come from `log`, or without one from `fetch(offset, size) -> (Slab, position) | None`. `codes`: accepted tag
-    hashes. `resolve`: turns an extension address into a tags code.
-    """
-    cdef GetResult result = GetResult(NO_MATCHED_MESSAGE, offset, min_offset, max_offset)
-    cdef const uint8_t* u
-    cdef Py_ssize_t i, n = units.shape[0] // unit_size
-    cdef int64_t physical, tags, queue_offset, batch, collected = 0, skip_before = -1
-    cdef int32_t size, code_count = 0
-    cdef int32_t accepted[MAX_CODES]
-    cdef int index, k
-    cdef bint in_memory, matches
-    cdef Slab slab
-    cdef int64_t position
-    cdef const uint8_t* p
-    cdef int64_t scan_limit = max(filter_bytes, max_messages * unit_size)
-    cdef bint removed = False
-    if codes is not None:
-        if len(codes) > MAX_CODES:
-            raise ValueError(f"a subscription has at most {MAX_CODES} tags")
-        for code in codes:
-            accepted[code_count] = code
-            code_count += 1
-    max_bytes = max(100, min(max_bytes, 128 << 20))
-    for i in range(n):
-        if result.next_begin_offset >= max_offset:
-            break
-        u = &units[0] + i * unit_size
-        physical = get64(u)
-        size = get32(u + 8)
-        tags = get64(u + 12)
-        if unit_size == BATCH_UNIT:
-            queue_offset = get64(u + 28)
-            batch = get16(u + 36)
-        else:
-            queue_offset = first_offset + i
-            batch = 1
-        if (queue_offset - offset) * unit_size >= scan_limit:
-            break
-        in_memory = max_physical - physical <= memory_limit
-        if result.message_count > 0:
-            if (
-                result.message_count + batch > max_messages or collected + size > max_bytes
-                or collected + size > (memory_bytes if in_memory else disk_bytes)
-                or result.message_count > (memory_count if in_memory else disk_count) - 1
-            ):
-                break
-        if collected >= max_bytes:
-            break
-        result.suggest_slave = not in_memory
-        result.next_begin_offset = queue_offset + batch
-        if skip_before >= 0 and physical < skip_before:
-            continue
+    cdef public int64_t filter_bytes
+    cdef public int64_t memory_limit      # distance from the end of the log that counts as in memory
+    cdef public int64_t memory_bytes
+    cdef public int64_t memory_count
+    cdef public int64_t disk_bytes
+    cdef public int64_t disk_count
+    cdef public int64_t log_file_size
+
+    def read(
+        self, Slab units not None, int64_t begin, int64_t end, int unit_size, LogView log, object fetch, int64_t first_offset,
+        int64_t offset, int64_t min_offset, int64_t max_offset, int64_t max_messages, int64_t max_bytes, int64_t max_physical,
+        object codes, object resolve,
+    ):
+        """Messages of the units in [begin, end) of `units`, the first of which has queue offset `first_offset`.
+
+        Records come from `log`, or without one from `fetch(offset, size) -> (Slab, position) | None`. `codes`: accepted
+        tag hashes, None for all. `resolve`: turns an extension address into a tags code, None if it is lost.
+        """
+        cdef GetResult result = GetResult.__new__(GetResult, NO_MATCHED_MESSAGE, offset, min_offset, max_offset)
+        cdef const uint8_t* u
+        cdef Py_ssize_t i, n
+        cdef int64_t physical, tags, queue_offset, batch, collected = 0, skip_before = -1
+        cdef int32_t size, code_count = 0
+        cdef int32_t accepted[MAX_CODES]
+        cdef int index, k, known = -1
+        cdef bint in_memory, matches
+        cdef Slab slab
+        cdef int64_t position = 0, readable = 0, known_from = 0
+        cdef const uint8_t* p
+        cdef int64_t scan_limit = max(self.filter_bytes, max_messages * unit_size)
+        cdef bint removed = False
+        if begin < 0 or end > units.length:
+            raise ValueError("units outside of the slab")
+        n = (end - begin) // unit_size
         if codes is not None:
-            if tags <= EXT_ADDRESS:
-                resolved = resolve(tags) if resolve is not None else None
-                matches = resolved is None
-                tags = resolved if resolved is not None else 0
+            if len(codes) > MAX_CODES:
+                raise ValueError(f"a subscription has at most {MAX_CODES} tags")
+            for code in codes:
+                accepted[code_count] = code
+                code_count += 1
+        max_bytes = max(100, min(max_bytes, 128 << 20))
+        for i in range(n):
+            if result.next_begin_offset >= max_offset:
+                break
+            u = units.base + begin + i * unit_size
+            physical = get64(u)
+            size = get32(u + 8)
+            tags = get64(u + 12)
+            if unit_size == BATCH_UNIT:
+                queue_offset = get64(u + 28)
+                batch = get16(u + 36)
             else:
-                matches = False
-            for k in range(code_count):
-                if <int32_t> tags == accepted[k]:
-                    matches = True
+                queue_offset = first_offset + i
+                batch = 1
+            if (queue_offset - offset) * unit_size >= scan_limit:
+                break
+            in_memory = max_physical - physical <= self.memory_limit
+            if result.message_count > 0:
+                if (
+                    result.message_count + batch > max_messages or collected + size > max_bytes
+                    or collected + size > (self.memory_bytes if in_memory else self.disk_bytes)
+                    or result.message_count > (self.memory_count if in_memory else self.disk_count) - 1
+                ):
                     break
-            if not matches:
+            if collected >= max_bytes:
+                break
+            result.suggest_slave = not in_memory
+            result.next_begin_offset = queue_offset + batch
+            if skip_before >= 0 and physical < skip_before:
                 continue
-        slab = None
-        if size > 0:
-            if log is not None:
-                if log.holds(physical, size, &index):
-                    slab = log.slabs[index]
-                    position = physical - slab.file_from
-            else:
-                fetched = fetch(physical, size)
-                if fetched is not None:
-                    slab, position = fetched
-            if slab is not None:
+            if codes is not None:
+                if tags <= EXT_ADDRESS:
+                    resolved = resolve(tags) if resolve is not None else None
+                    matches = resolved is None
+                    tags = resolved if resolved is not None else 0
+                else:
+                    matches = False
+                for k in range(code_count):
+                    if <int32_t> tags == accepted[k]:
+                        matches = True
+                        break
+                if not matches:
+                    continue
+            p = NULL
+            if size > 0 and size != BLANK_SIZE:
+                if log is not None:
+                    if known >= 0 and physical >= known_from and physical + size <= known_from + readable:
+                        position = physical - known_from
+                    elif log.holds(physical, size, &index):
+                        known = index
+                        slab = log.slabs[index]
+                        known_from = slab.file_from
+                        readable = read_position(log.states[index])
+                        position = physical - known_from
+                    else:
+                        position = -1
+                    if position >= 0:
+                        p = slab.base + position
+                else:
+                    fetched = fetch(physical, size)
+                    if fetched is not None:
+                        slab, position = fetched
+                        p = slab.base + position
                 # A unit may point at bytes that are no longer (or not yet) its record: then it counts as removed.
-                p = slab.base + position
-                if size < 91 or get32(p) != size or get64(p + 28) != physical or (get32(p + 4) != MAGIC_V1 and get32(p + 4) != MAGIC_V2):
-                    slab = None
-        if slab is None:
-            removed = removed or result.count == 0
-            if size == BLANK_SIZE:
-                continue  # fills a place that has no record: says nothing about the log
-            skip_before = physical - physical % log_file_size + log_file_size
+                if p != NULL and (
+                    size < 91 or get32(p) != size or get64(p + 28) != physical
+                    or (get32(p + 4) != MAGIC_V1 and get32(p + 4) != MAGIC_V2)
+                ):
+                    p = NULL
+            if p == NULL:
+                removed = removed or result.count == 0
+                if size == BLANK_SIZE:
+                    continue  # fills a place that has no record: says nothing about the log
+                skip_before = physical - physical % self.log_file_size + self.log_file_size
+                continue
+            result.add(slab, position, size, queue_offset)
+            result.message_count += batch
+            collected += size
+        result.buffer_size = collected
+        if result.count:
+            result.status = FOUND
+        elif removed:
+            result.status = MESSAGE_WAS_REMOVING
+        return result
+
+
+def matching(LogView log not None, list offsets not None, bytes topic not None, bytes key not None, bint by_tags=False):
+    """The messages at `offsets` that really have this topic and key, each once, in log order.
+
+    The index compares hashes only; here the text decides.
+    """
+    cdef list found = []
+    cdef StoredMessage m
+    cdef Properties properties
+    cdef int64_t previous = -1, offset
+    cdef const uint8_t* t = <const uint8_t*> <const char*> topic
+    cdef const uint8_t* k = <const uint8_t*> <const char*> key
+    cdef int32_t topic_length = <int32_t> len(topic), key_length = <int32_t> len(key)
+    for item in sorted(offsets):
+        offset = item
+        if offset == previous:
             continue
-        result.add(slab, position, size, queue_offset)
-        result.message_count += batch
-        collected += size
-    result.buffer_size = collected
-    if result.count:
-        result.status = FOUND
-    elif removed:
-        result.status = MESSAGE_WAS_REMOVING
-    return result
+        previous = offset
+        m = log.message(offset)
+        if m is None or m.r.topic_length != topic_length or memcmp(m.p + m.r.topic_at, t, topic_length) != 0:
+            continue
+        scan_properties(m.p + m.r.properties_at, m.r.properties_length, &properties)
+        if by_tags:
+            if same(properties.tags, k, key_length):
+                found.append(m)
+        elif same(properties.unique_key, k, key_length) or has_word(properties.keys, k, key_length):
+            found.append(m)
+    return found
+
+
+cdef inline bint same(Span span, const uint8_t* k, int32_t n) noexcept:
+    return span.length == n and memcmp(span.at, k, n) == 0
+
+
+cdef bint has_word(Span words, const uint8_t* k, int32_t n) noexcept:
+    """Whether the space-separated words contain one that equals `k`."""
+    cdef int32_t at = 0, start
+    while at < words.length:
+        start = at
+        while at < words.length and words.at[at] != 32:
+            at += 1
+        if at - start == n and memcmp(words.at + start, k, n) == 0:
+            return True
+        at += 1
+    return False

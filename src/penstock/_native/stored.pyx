@@ -1,6 +1,6 @@
 """Stored messages as objects: a field is decoded when it is asked for, a body is copied only then."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_SetItem
 from cpython.memoryview cimport PyMemoryView_FromObject
@@ -71,7 +71,8 @@ cdef class Slab:
             PyBuffer_Release(&self.view)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        PyObject_GetBuffer(self.view.obj, buffer, flags)
+        # Its own export: the source may be closed for others meanwhile.
+        PyBuffer_FillInfo(buffer, self, <void*> self.base, self.length, 1, flags)
 
 
 cdef StoredMessage stored_message(Slab slab, int64_t position, int64_t available, int64_t queue_offset):

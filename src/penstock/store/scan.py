@@ -10,7 +10,7 @@ lies there, reports what is between, and goes on; where none follows, the log en
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol
@@ -66,7 +66,7 @@ Step = Callable[[memoryview, int], StepResult]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Whole records: ``view[:end]``, from physical offset ``base`` on. Valid until the next one is asked for."""
+    """Whole records: ``view[:end]``, from physical offset ``base`` on. Valid until the next one comes."""
 
     view: memoryview
     base: int
@@ -158,8 +158,8 @@ class LogScanner:
         end = file.begin + file.size
         return end if self._live_end is None else min(end, self._live_end)
 
-    def _scan_file(self, file: QueueFile, position: int) -> Iterator[Run]:
-        """Runs of one file. Answers (through ``yield from``) whether the log goes on in another."""
+    def _scan_file(self, file: QueueFile, position: int) -> Generator[Run, None, bool]:
+        """Runs of one file; answers whether the log goes on in another."""
         limit = self._limit(file)
         while position < limit:
             self.end = position
@@ -306,11 +306,11 @@ class LogScanner:
                 except OSError:
                     at += 1 << 20
                     continue
-                position, size = find_record(view, 0, at, 0)
-                if position >= 0:
-                    if self._belongs(view[position : position + size], at + position):
-                        return at + position
-                    at += position + 1
+                found, size = find_record(view, 0, at, 0)
+                if found >= 0:
+                    if self._belongs(view[found : found + size], at + found):
+                        return at + int(found)
+                    at += found + 1
                 elif at + len(view) >= limit or not view:
                     return None
                 else:

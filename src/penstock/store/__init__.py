@@ -1,0 +1,1 @@
+"""The message store: one log, queues and an index built from it."""

@@ -1,0 +1,211 @@
+"""The one log of all topics: append, flush, read (format sections 5 to 7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+from penstock._native.append import MAPPED, WRITTEN, Appender
+from penstock._native.encode import Encoder
+from penstock._native.flush import Flusher
+from penstock._native.mapping import Mapping
+from penstock._native.queue import Queue
+from penstock._native.reading import LogView
+from penstock._native.signal import Signal
+from penstock.clock import Clock
+from penstock.config import StoreConfig
+from penstock.errors import StoreError
+from penstock.files.allocate import AllocateMappedFileService
+from penstock.files.mappedfile import MappedFile
+from penstock.files.mappedfilequeue import MappedFileQueue
+from penstock.files.storage import Storage
+from penstock.files.transient import TransientStorePool
+from penstock.message import Message
+from penstock.message.host import parse_host
+from penstock.message.ids import UniqueIdGenerator
+
+BLANK = 8
+
+
+class CommitLog:
+    """Files of one size, appended to at the end. Any thread may put; readers take ``view``.
+
+    ``appender`` is the put path, ``flusher`` knows how far the log is on disk. Both are native.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        root: str,
+        config: StoreConfig,
+        clock: Clock,
+        find_queue: Callable[[str, int], Queue | None],
+        *,
+        background: bool = True,
+    ) -> None:
+        self.storage = storage
+        self.folder = str(PurePath(root) / "commitlog")
+        self.config = config
+        self.clock = clock
+        self.file_size = config.mapped_file_size_commit_log
+        self.sync_flush = config.flush_disk_type == "sync"
+        self.pool: TransientStorePool | None = None
+        if config.transient_store_pool_enable:
+            self.pool = TransientStorePool(config.transient_store_pool_size, self.file_size)
+        self.allocate = AllocateMappedFileService(
+            storage,
+            window=min(32 << 20, self.file_size),
+            written=self.sync_flush,
+            warm=config.warm_mapped_file_enable,
+            pool=self.pool,
+            fast_fail_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
+        )
+        self.files = MappedFileQueue(
+            storage, self.folder, self.file_size, allocate=self.allocate, clock=clock
+        )
+        self.appended = Signal()
+        """Notified when something was appended (async flush) or flushed: the dispatcher has work."""
+        self.flusher = Flusher(self.appended)
+        host, port = parse_host(config.store_host)
+        # A generator of its own for each store: two stores of one process must not make the same unique id.
+        unique = bytes.fromhex(UniqueIdGenerator(host[:4])())[:10]
+        self.encoder = Encoder(
+            Message, find_queue, parse_host, host + port.to_bytes(4, "big"), config.max_message_size, unique
+        )
+        self.encoder.property_crc = config.enabled_append_prop_crc
+        self.encoder.generate_unique_key = config.generate_unique_key
+        self.encoder.max_record_size = min(config.max_message_size + 65536, self.file_size - BLANK)
+        self.appender = Appender(self.encoder, self.flusher, self.appended, self._roll)
+        self.appender.sync = self.sync_flush
+        self.appender.sync_timeout = config.sync_flush_timeout_ms / 1000
+        self.appender.mode = WRITTEN if self.sync_flush else MAPPED
+        self._background = background
+        self._rolling = threading.Lock()
+        self._view: tuple[tuple[MappedFile, ...], LogView] | None = None
+        self.roll_error: StoreError | None = None
+        """Why the last attempt to make a file failed; None since one was made."""
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def load(self) -> list[StoreError]:
+        """Take in the files; gaps between them, as errors that the caller weighs."""
+        self.files.load()
+        return list(self.files.check_self())
+
+    def start(self) -> None:
+        """Begin to make files ahead."""
+        if self._background:
+            self.allocate.start()
+
+    def open_end(self, end: int) -> None:
+        """The log ends at ``end``: append there, count everything before it as flushed."""
+        self.flusher.release_files()
+        self.flusher.flushed_where = end
+        self.files.flushed_where = self.files.committed_where = end
+        last = self.files.last_file
+        if last is not None:
+            if not last.is_full:
+                last.reserve()
+                self.allocate.prepare_ahead(last)
+            self.flusher.use_file(last.mapping)
+            self.appender.use_file(last.mapping)
+
+    def shutdown(self) -> None:
+        self.appender.use_file(None)
+        self.flusher.stop()
+        self.flusher.release_files()
+        self.allocate.shutdown()
+        self._view = None
+        self.files.shutdown()
+        if self.pool is not None:
+            self.pool.destroy()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def _roll(self) -> str | None:
+        """Have the appender use a file with room; why there is none, if so. Called without the put lock."""
+        with self._rolling:
+            current = self.appender.current
+            if current is not None and not current.is_full:
+                return None  # another writer was here first
+            try:
+                file = self.files.get_last_mapped_file(0)
+            except StoreError as error:
+                self.roll_error = error
+                return str(error)
+            if file is None:
+                return "the next log file is not ready yet: try again"
+            self.roll_error = None
+            self.flusher.use_file(file.mapping)
+            self.appender.use_file(file.mapping)
+            return None
+
+    def prepare_ahead(self) -> None:
+        """Have pages ready in front of the write position. Cheap when they are."""
+        last = self.files.last_file
+        if last is not None:
+            self.allocate.prepare_ahead(last)
+
+    def commit(self, least_pages: int = 0) -> bool:
+        """Move what lies in write buffers into the files; True when nothing advanced."""
+        unmoved = self.files.commit(least_pages)
+        if not unmoved:
+            self.appended.notify()
+        return unmoved
+
+    def flush(self) -> None:
+        """Everything put so far is on disk. OSError is final: the store must not acknowledge anything after it."""
+        self.flusher.sync()
+        self.files.flushed_where = self.files.committed_where = self.flusher.flushed_where
+        if self.pool is not None:
+            for file in self.files.files:
+                if file.is_full and file.has_write_buffer:
+                    file.return_write_buffer()
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    @property
+    def min_offset(self) -> int:
+        """First offset that can be read, -1 without files."""
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """End of what can be read."""
+        return self.files.max_offset
+
+    @property
+    def flushed_where(self) -> int:
+        """Everything before it is on disk."""
+        return self.flusher.flushed_where
+
+    @property
+    def committed_where(self) -> int:
+        """Everything before it is in the files, if not on disk."""
+        return self.files.committed_where if self.pool is not None else self.files.max_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """End of what may become visible: with sync flush only what is on disk."""
+        return self.flushed_where if self.sync_flush and not self.config.read_uncommitted else self.max_offset
+
+    def roll_next_file(self, offset: int) -> int:
+        return offset + self.file_size - offset % self.file_size
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> LogView:
+        """The files as readers see them now."""
+        files = self.files.files
+        known = self._view
+        if known is None or known[0] is not files:
+            mappings: list[Any] = [file.mapping for file in files]
+            known = self._view = (files, LogView(mappings, self.file_size))
+        return known[1]
+
+    def mapping_at(self, offset: int) -> Mapping | None:
+        file = self.files.find_mapped_file_by_offset(offset)
+        return file.mapping if file is not None else None

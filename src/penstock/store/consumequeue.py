@@ -1,0 +1,471 @@
+"""One (topic, queue id): fixed units that say where in the log each message lies (format section 9)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from penstock._native.queue import Queue
+from penstock._native.stored import Slab
+from penstock._native.units import count_before, first_at, scan_units
+from penstock.errors import CorruptFile
+from penstock.files.filecache import FileCache
+from penstock.files.mappedfile import file_name
+from penstock.files.storage import SparseFile, Storage
+
+UNIT = 20
+BLANK_UNIT = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
+"""Fills a place that has no record: before the first unit of a queue, or where records were lost."""
+
+_PIECE = 16_000
+_unit = struct.Struct(">qiq")
+
+OK, FULL, FILE, GAP = range(4)
+"""Answers of the native queue: see ``_native.queue``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One entry of a queue."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def is_blank(self) -> bool:
+        return self.size == 0x7FFFFFFF and self.physical_offset == 0
+
+
+def queue_files(storage: Storage, folder: str, file_size: int) -> list[int]:
+    """First offsets of the files of a queue folder, in order. A last file of no length is left out.
+
+    Raises CorruptFile for any other file whose size or name is wrong.
+    """
+    try:
+        entries = sorted((e for e in storage.listdir(folder) if not e.is_dir), key=lambda e: e.name)
+    except FileNotFoundError:
+        return []
+    offsets = []
+    for entry in entries:
+        path = str(PurePath(folder) / entry.name)
+        if not (entry.name.isascii() and entry.name.isdigit()):
+            raise CorruptFile(path, found="a name that is not an offset", hint="move it out of the folder")
+        if entry.size == 0 and entry is entries[-1]:
+            continue
+        if entry.size != file_size:
+            raise CorruptFile(
+                path,
+                found=f"{entry.size} bytes instead of {file_size}",
+                hint="restore it from a copy; or remove the queue's folder, it is rebuilt from the log",
+            )
+        offsets.append(int(entry.name))
+    return offsets
+
+
+class ConsumeQueue:
+    """The units of one queue. ``native`` holds its counters; writing goes through it, from one thread at a time.
+
+    Files are sparse and written by position; readers see what ``max_offset`` covers.
+    """
+
+    def __init__(
+        self, storage: Storage, folder: str, topic: str, queue_id: int, file_size: int, cache: FileCache
+    ) -> None:
+        self.storage = storage
+        self.folder = folder
+        self.file_size = file_size
+        self.native = Queue(topic, queue_id, file_size)
+        self._cache = cache
+        self._files: list[int] = []
+        self._attached: SparseFile | None = None
+        self._unsynced: set[int] = set()
+        self._slab: Slab | None = None
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        return self.native.topic
+
+    @property
+    def queue_id(self) -> int:
+        return self.native.queue_id
+
+    @property
+    def min_offset(self) -> int:
+        """Queue offset of the first valid unit."""
+        return self.native.min_logic // UNIT
+
+    @property
+    def max_offset(self) -> int:
+        """One past the last unit that may be read."""
+        return self.native.max_logic // UNIT
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the last record that has a unit, -1 if none has."""
+        return self.native.max_physical
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """First byte offsets of the files."""
+        return tuple(self._files)
+
+    def path_of(self, file_from: int) -> str:
+        return str(PurePath(self.folder) / file_name(file_from))
+
+    # -- loading and recovery ----------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Take in the files of the folder; nothing is known of their content before ``recover``."""
+        self._files = queue_files(self.storage, self.folder, self.file_size)
+
+    def recover(self) -> None:
+        """Find the end of the units, from the third-last file on (section 9.5)."""
+        native = self.native
+        native.max_physical = -1
+        if not self._files:
+            native.min_logic = native.max_logic = 0
+            return
+        native.min_logic = self._files[0]
+        end = self._files[0]
+        for file_from in self._files[-3:]:
+            valid, physical = self._scan(file_from)
+            end = file_from + valid
+            if physical >= 0:
+                native.max_physical = physical
+            if valid < self.file_size:
+                break
+        native.max_logic = end
+
+    def _scan(self, file_from: int) -> tuple[int, int]:
+        """Bytes of valid units at the start of a file, and the end of the last one's record."""
+        position, last, piece = 0, -1, UNIT * 200
+        with self._cache.use(self.path_of(file_from), self.file_size) as file:
+            while position < self.file_size:
+                data = file.read(position, min(piece, self.file_size - position))
+                if not data:
+                    break
+                count, end, _ = scan_units(data)
+                if end >= 0:
+                    last = end
+                position += count * UNIT
+                if count * UNIT < len(data):
+                    break
+                piece = min(piece * 4, 1 << 20)
+        return position, last
+
+    def truncate_dirty(self, physical: int) -> int:
+        """Drop units of records at or behind ``physical`` (section 9.6) and erase them; how many.
+
+        RocketMQ leaves the bytes; here they go, or the next opening would take them for units.
+        """
+        native = self.native
+        native.drop_staged()
+        end = native.max_logic
+        kept, last = end, -1
+        while kept > self._files[0] if self._files else False:
+            file_from = (kept - 1) // self.file_size * self.file_size
+            begin = max(file_from, kept - _PIECE)
+            if file_from not in self._files:
+                break
+            count, stop = count_before(self.read(begin, kept - begin), physical)
+            kept, last = begin + count * UNIT, stop
+            if count:
+                break
+        self._erase(kept)
+        native.max_logic = kept
+        native.min_logic = min(native.min_logic, kept)
+        native.max_physical = last
+        return (end - kept) // UNIT
+
+    def _erase(self, logic: int) -> None:
+        """Remove everything behind a byte offset of the queue."""
+        self.detach()
+        self._unmap()
+        for file_from in [f for f in self._files if f >= logic and f != self._files[0]]:
+            self._remove(file_from)
+        if self._files and logic < self._files[-1] + self.file_size:
+            last = self._files[-1]
+            with self._cache.use(self.path_of(last), self.file_size) as file:
+                behind = file.read(logic - last, min(UNIT, self.file_size - (logic - last)))
+                if any(behind) or not behind:
+                    file.zero(logic - last, self.file_size)
+                    file.sync()
+
+    def _remove(self, file_from: int) -> None:
+        path = self.path_of(file_from)
+        self._cache.forget(path)
+        self.storage.unlink(path)
+        self._files.remove(file_from)
+        self._unsynced.discard(file_from)
+
+    def correct_min_offset(self, min_physical: int) -> None:
+        """Skip units of records that were deleted from the head of the log (section 9.7)."""
+        native = self.native
+        low, end = max(native.min_logic, self._files[0] if self._files else 0), native.max_logic
+        if low >= end:
+            return
+        last = self.unit_at(end - UNIT)
+        if last is not None and last.physical_offset < min_physical and not last.is_blank:
+            native.min_logic = end
+            return
+        while low < end:
+            file_end = (low // self.file_size + 1) * self.file_size
+            high = min(file_end, end)
+            tail = self.unit_at(high - UNIT)
+            if tail is not None and tail.physical_offset < min_physical:
+                low = high
+                continue
+            low += first_at(self.read(low, high - low), min_physical) * UNIT
+            break
+        # Blanks at the head point to offset 0: they hide behind any real minimum but that of a whole log.
+        if low < end and min_physical == 0:
+            low = self._skip_blanks(low, end)
+        native.min_logic = low
+
+    def _skip_blanks(self, low: int, end: int) -> int:
+        while low < end:
+            piece = self.read(low, min(_PIECE, end - low, self.file_size - low % self.file_size))
+            for position in range(0, len(piece), UNIT):
+                if piece[position : position + UNIT] != BLANK_UNIT:
+                    return low + position
+            if not piece:
+                break
+            low += len(piece)
+        return low
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Give the native queue the file that its staged units belong to; it is made when it is not there."""
+        native = self.native
+        file_from = native.staged_from - native.staged_from % self.file_size
+        self.detach()
+        new = file_from not in self._files
+        if new and not self._files:
+            self.storage.makedirs(self.folder)
+        file = self._cache.acquire(self.path_of(file_from), self.file_size, create=True)
+        if new:
+            self._files.append(file_from)
+            self._files.sort()
+        self._attached = file
+        self._unsynced.add(file_from)
+        native.attach(file, file_from)
+
+    def detach(self) -> None:
+        """Let go of the file: it may be closed when others are needed more."""
+        if self._attached is not None:
+            self.native.detach()
+            self._attached.release()
+            self._attached = None
+
+    def put_message_position_info(self, physical: int, size: int, tags_code: int, queue_offset: int) -> bool:
+        """Write one unit (section 9.4). True if it is there now, put by this call or before it.
+
+        Raises OSError when the disk refuses; the unit is then not counted as written, and can be put again.
+        """
+        native = self.native
+        while True:
+            code = native.put(physical, size, tags_code, queue_offset)
+            if code == GAP:
+                self.fill_gap(queue_offset)
+                continue
+            if code == OK:
+                code = native.flush()
+            elif code == FULL:
+                code = native.flush()
+                if code == OK:
+                    continue
+            if code == OK:
+                return True
+            if code == FILE:
+                self.attach()
+                if native.flush() == OK and native.max_physical >= physical + size:
+                    return True
+                continue
+            raise OSError(
+                -code,
+                "writing a queue unit failed",
+                self.path_of(native.staged_from // self.file_size * self.file_size),
+            )
+
+    def fill_gap(self, queue_offset: int) -> int:
+        """Make the next unit's place ``queue_offset``: blanks before it; how many were needed.
+
+        The first unit of a queue that does not start at 0 moves the minimum there (section 9.4, pre-blank).
+        """
+        native = self.native
+        target = queue_offset * UNIT
+        self._write_staged()
+        start = native.max_logic
+        first = not self._files and start == 0
+        if first:
+            start = target - target % self.file_size
+        logic = start
+        while logic < target:
+            file_from = logic - logic % self.file_size
+            stop = min(target, file_from + self.file_size)
+            self._blank(file_from, logic - file_from, stop - file_from)
+            logic = stop
+        native.max_logic = target
+        if first:
+            native.min_logic = target
+            return 0
+        return (target - start) // UNIT
+
+    def _write_staged(self) -> None:
+        while (code := self.native.flush()) != OK:
+            if code != FILE:
+                raise OSError(-code, "writing queue units failed", self.folder)
+            self.attach()
+
+    def _blank(self, file_from: int, begin: int, end: int) -> None:
+        new = file_from not in self._files
+        if new and not self._files:
+            self.storage.makedirs(self.folder)
+        with self._cache.use(self.path_of(file_from), self.file_size, create=True) as file:
+            if new:
+                self._files.append(file_from)
+                self._files.sort()
+            block = BLANK_UNIT * 3200
+            while begin < end:
+                file.write(begin, block[: min(len(block), end - begin)])
+                begin += min(len(block), end - begin)
+        self._unsynced.add(file_from)
+        self.native.unsynced = True
+
+    def flush(self) -> int:
+        """Everything written so far is on disk; how many files that took."""
+        if not self.native.unsynced:
+            return 0
+        # Cleared first: a unit that comes while we sync sets it again.
+        self.native.unsynced = False
+        files, self._unsynced = (
+            self._unsynced,
+            ({f for f in self._unsynced if self._attached and f == self._files[-1]}),
+        )
+        for file_from in sorted(files):
+            try:
+                with self._cache.use(self.path_of(file_from), self.file_size) as file:
+                    file.sync()
+            except OSError:
+                self._unsynced |= files
+                self.native.unsynced = True
+                raise
+        return len(files)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read(self, logic: int, count: int) -> bytes:
+        """A copy of units by byte offset; within one file, shorter at its end."""
+        file_from = logic - logic % self.file_size
+        if file_from not in self._files:
+            return b""
+        with self._cache.use(self.path_of(file_from), self.file_size) as file:
+            return file.read(logic - file_from, min(count, self.file_size - (logic - file_from)))
+
+    def unit_at(self, logic: int) -> Unit | None:
+        data = self.read(logic, UNIT)
+        return Unit(logic // UNIT, *_unit.unpack(data)) if len(data) == UNIT else None
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """The unit of a queue offset, or None outside of the queue."""
+        if not self.min_offset <= queue_offset < self.max_offset:
+            return None
+        return self.unit_at(queue_offset * UNIT)
+
+    def slab_from(self, queue_offset: int) -> tuple[Slab, int, int] | None:
+        """Units from ``queue_offset`` to the end of its file or of the queue: bytes [begin, end) of a slab.
+
+        None when no file holds them.
+        """
+        logic = queue_offset * UNIT
+        file_from = logic - logic % self.file_size
+        slab = self._slab
+        if slab is None or slab.file_from != file_from:
+            slab = self._map(file_from)
+            if slab is None:
+                return None
+        end = min(self.native.max_logic - file_from, self.file_size)
+        return (slab, logic - file_from, end) if end > logic - file_from else None
+
+    def _map(self, file_from: int) -> Slab | None:
+        if file_from not in self._files:
+            return None
+        try:
+            with self._cache.use(self.path_of(file_from), self.file_size) as file:
+                mapping = file.map()
+        except FileNotFoundError:
+            return None
+        # The slab keeps the mapping; readers keep the slab as long as they look at it.
+        self._slab = slab = Slab(mapping, file_from)
+        mapping.close()
+        return slab
+
+    def _unmap(self) -> None:
+        self._slab = None
+
+    def iterate(self, queue_offset: int) -> Iterator[Unit]:
+        """Units from ``queue_offset`` on, over all files, to the end as it is now."""
+        logic, end = max(queue_offset * UNIT, self.native.min_logic), self.native.max_logic
+        while logic < end:
+            data = self.read(logic, min(_PIECE, end - logic))
+            if not data:
+                return
+            for position in range(0, len(data) - len(data) % UNIT, UNIT):
+                yield Unit((logic + position) // UNIT, *_unit.unpack_from(data, position))
+            logic += len(data)
+
+    def roll_next_file(self, queue_offset: int) -> int:
+        """The first queue offset of the following file."""
+        per_file = self.file_size // UNIT
+        return queue_offset + per_file - queue_offset % per_file
+
+    def offset_by_time(
+        self, timestamp: int, boundary: str, store_time: Callable[[int, int], int], min_physical: int
+    ) -> int:
+        """The queue offset for a store time (section 9.8); ``store_time(offset, size)`` reads the log, -1 if it can't."""
+        from penstock.store.timesearch import search_units
+
+        offset = search_units(self, timestamp, boundary, store_time, min_physical)
+        return max(self.min_offset, min(offset, self.max_offset))
+
+    # -- removing ----------------------------------------------------------------------------------
+
+    def delete_expired(self, min_physical: int) -> int:
+        """Remove files all of whose units point before ``min_physical``, never the last; how many."""
+        count = 0
+        while len(self._files) > 1:
+            last = self.unit_at(self._files[0] + self.file_size - UNIT)
+            if last is None or last.physical_offset >= min_physical:
+                break
+            if self._slab is not None and self._slab.file_from == self._files[0]:
+                self._unmap()
+            self._remove(self._files[0])
+            count += 1
+        if count:
+            self.native.min_logic = max(self.native.min_logic, self._files[0])
+        return count
+
+    def destroy(self) -> None:
+        """Remove all files and the folder; the queue is empty then."""
+        self.detach()
+        self._unmap()
+        self.native.drop_staged()
+        for file_from in list(self._files):
+            self._remove(file_from)
+        try:
+            self.storage.rmdir(self.folder)
+        except OSError:
+            pass  # other people's files are in it: they stay
+        self.native.min_logic = self.native.max_logic = 0
+        self.native.max_physical = -1
+
+    def close(self) -> None:
+        self.detach()
+        self._unmap()

@@ -1,0 +1,235 @@
+"""Who brings the log to disk, and when (format section 7.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.store.commitlog import CommitLog
+
+log = logging.getLogger("penstock.store")
+
+PAGE = 4096
+
+
+class GroupCommitService:
+    """Sync flush: one sync acknowledges everybody who waits.
+
+    A thread that waits alone syncs by itself (natively, inside the put). Futures are served by a native loop; it starts
+    with the first of them.
+    """
+
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._flusher = commit_log.flusher
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loops: dict[asyncio.AbstractEventLoop, LoopWaiters] = {}
+
+    def future(self, end_offset: int) -> asyncio.Future[None]:
+        """Done when everything before ``end_offset`` is on disk; fails with OSError when the disk does."""
+        loop = asyncio.get_running_loop()
+        waiters = self._loops.get(loop)
+        if waiters is None:
+            waiters = self._open(loop)
+        return waiters.add(end_offset)
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> LoopWaiters:
+        with self._guard:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._flusher.run, name="GroupCommitService", daemon=True
+                )
+                self._thread.start()
+            for known in [k for k in self._loops if k.is_closed()]:
+                self._loops.pop(known).close()
+            waiters = self._loops[loop] = LoopWaiters(loop, self._flusher)
+            return waiters
+
+    def shutdown(self) -> None:
+        self._flusher.stop()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        for waiters in self._loops.values():
+            waiters.close()
+        self._loops.clear()
+
+
+class LoopWaiters:
+    """Futures of one event loop, in the order of their offsets. The sync loop wakes it through an eventfd."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, flusher: Any) -> None:
+        self._loop = loop
+        self._flusher = flusher
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        loop.add_reader(self._wake, self._flushed)
+        flusher.add_wake(self._wake)
+
+    def add(self, end_offset: int) -> asyncio.Future[None]:
+        future = self._loop.create_future()
+        self._waiting.append((end_offset, future))
+        self._flusher.request(end_offset)
+        if self._flusher.flushed_where >= end_offset or self._flusher.error:
+            self._loop.call_soon(self._complete)
+        return future
+
+    def _flushed(self) -> None:
+        try:
+            os.eventfd_read(self._wake)
+        except BlockingIOError:
+            return
+        self._complete()
+
+    def _complete(self) -> None:
+        where, waiting = self._flusher.flushed_where, self._waiting
+        while waiting and waiting[0][0] <= where:
+            future = waiting.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+        if self._flusher.error:
+            while waiting:
+                future = waiting.popleft()[1]
+                if not future.done():
+                    future.set_exception(OSError(self._flusher.error, "fdatasync of the commit log failed"))
+
+    def close(self) -> None:
+        self._flusher.remove_wake(self._wake)
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._wake)
+        os.close(self._wake)
+
+
+class PeriodicService:
+    """A thread that does one thing again and again; every wait can be interrupted."""
+
+    def __init__(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
+        self._name = name
+        self._interval = interval_ms / 1000
+        self._work = work
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def wakeup(self) -> None:
+        self._wake.set()
+
+    def shutdown(self) -> None:
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait(self._interval)
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                self._work()
+            except Exception:  # the next round tries again; what is final is remembered where it happened
+                log.exception("%s failed", self._name)
+
+
+class FlushRealTimeService:
+    """Async flush: every interval, when enough pages are dirty; all of them every now and then."""
+
+    def __init__(self, commit_log: CommitLog, on_failure: Callable[[OSError], object]) -> None:
+        config = commit_log.config
+        self._log = commit_log
+        self._on_failure = on_failure
+        self._least_pages = config.flush_commit_log_least_pages
+        self._thorough = config.flush_commit_log_thorough_interval_ms
+        self._last_thorough = 0
+        self._thread = PeriodicService(
+            "FlushRealTimeService", config.flush_interval_commit_log_ms, self.flush_once
+        )
+
+    def flush_once(self) -> None:
+        now = int(self._log.clock.monotonic() * 1000)
+        thorough = now >= self._last_thorough + self._thorough or self._last_thorough == 0
+        pages = self._log.max_offset // PAGE - self._log.flushed_where // PAGE
+        if self._log.max_offset <= self._log.flushed_where or (not thorough and pages < self._least_pages):
+            return
+        if thorough:
+            self._last_thorough = now
+        try:
+            self._log.flush()
+        except OSError as error:
+            self._on_failure(error)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        self._thread.shutdown()
+
+
+class CommitRealTimeService:
+    """Transient pool: moves what lies in write buffers into the files."""
+
+    def __init__(self, commit_log: CommitLog, on_failure: Callable[[OSError], object]) -> None:
+        config = commit_log.config
+        self._log = commit_log
+        self._on_failure = on_failure
+        self._least_pages = config.commit_commit_log_least_pages
+        self._thorough = config.commit_commit_log_thorough_interval_ms
+        self._last = 0
+        self._thread = PeriodicService(
+            "CommitRealTimeService", config.commit_interval_commit_log_ms, self.commit_once
+        )
+
+    def commit_once(self) -> None:
+        now = int(self._log.clock.monotonic() * 1000)
+        least = self._least_pages
+        if now >= self._last + self._thorough:
+            self._last, least = now, 0
+        try:
+            while not self._log.commit(least):
+                pass  # one file a call; go on until nothing advances
+        except OSError as error:
+            self._on_failure(error)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wakeup(self) -> None:
+        self._thread.wakeup()
+
+    def shutdown(self) -> None:
+        self._thread.shutdown()
+
+
+class FlushManager:
+    """The services that the flush mode asks for."""
+
+    def __init__(self, commit_log: CommitLog, on_failure: Callable[[OSError], object]) -> None:
+        self.group_commit = GroupCommitService(commit_log)
+        self.flush_real_time = None if commit_log.sync_flush else FlushRealTimeService(commit_log, on_failure)
+        self.commit_real_time = (
+            CommitRealTimeService(commit_log, on_failure) if commit_log.pool is not None else None
+        )
+
+    def start(self) -> None:
+        if self.flush_real_time is not None:
+            self.flush_real_time.start()
+        if self.commit_real_time is not None:
+            self.commit_real_time.start()
+
+    def shutdown(self) -> None:
+        if self.commit_real_time is not None:
+            self.commit_real_time.shutdown()
+        if self.flush_real_time is not None:
+            self.flush_real_time.shutdown()
+        self.group_commit.shutdown()

@@ -1,0 +1,200 @@
+"""All consume queues of a store: found by name, made on first use, kept within the descriptor limit."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from penstock._native.queue import Queue
+from penstock.config import StoreConfig
+from penstock.errors import StoreError
+from penstock.files.filecache import FileCache
+from penstock.files.storage import Storage
+from penstock.message.topic import is_path_safe, max_topic_bytes
+from penstock.store.batchconsumequeue import BatchConsumeQueue
+from penstock.store.consumequeue import ConsumeQueue
+from penstock.store.consumequeueext import ConsumeQueueExt
+
+QueueKey = tuple[str, int]
+AnyQueue = ConsumeQueue | BatchConsumeQueue
+
+
+def legal_queue(topic: object, queue_id: object) -> bool:
+    """Whether a store may keep such a queue: the name becomes a folder."""
+    return (
+        isinstance(topic, str)
+        and isinstance(queue_id, int)
+        and 0 <= queue_id < 2**31
+        and is_path_safe(topic)
+        and len(topic.encode("utf-8", "surrogatepass")) <= max_topic_bytes(topic)
+        and not any(0xD800 <= ord(c) < 0xE000 for c in topic)
+    )
+
+
+class QueueTable:
+    """``(topic, queue id)`` to queue. ``find`` never makes one, ``get`` does (in memory only)."""
+
+    def __init__(self, storage: Storage, root: str, config: StoreConfig, *, writable: bool = True) -> None:
+        self.storage = storage
+        self.config = config
+        self.writable = writable
+        self.simple_folder = str(PurePath(root) / "consumequeue")
+        self.batch_folder = str(PurePath(root) / "batchconsumequeue")
+        self.ext_folder = str(PurePath(root) / "consumequeue_ext")
+        self.batch_topics: set[str] = set()
+        self.extensions: dict[QueueKey, ConsumeQueueExt] = {}
+        self._cache = FileCache(storage, config.max_open_files, writable=writable)
+        self._queues: dict[QueueKey, AnyQueue] = {}
+        self._attached: OrderedDict[QueueKey, ConsumeQueue] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[AnyQueue]:
+        return iter(list(self._queues.values()))
+
+    def find(self, topic: str, queue_id: int) -> AnyQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def get(self, topic: str, queue_id: int) -> AnyQueue:
+        """The queue, made in memory if it is new. The name must be legal."""
+        key = (topic, queue_id)
+        queue = self._queues.get(key)
+        if queue is None:
+            with self._guard:
+                queue = self._queues.get(key)
+                if queue is None:
+                    queue = self._queues[key] = self._make(topic, queue_id)
+        return queue
+
+    def native(self, topic: str, queue_id: int) -> Queue | None:
+        """For the encoder: the native side of the queue, None when the name is not allowed."""
+        return self.get(topic, queue_id).native if legal_queue(topic, queue_id) else None
+
+    def _make(self, topic: str, queue_id: int) -> AnyQueue:
+        if topic in self.batch_topics:
+            folder = str(PurePath(self.batch_folder) / topic / str(queue_id))
+            size = self.config.mapper_file_size_batch_consume_queue
+            return BatchConsumeQueue(self.storage, folder, topic, queue_id, size, writable=self.writable)
+        folder = str(PurePath(self.simple_folder) / topic / str(queue_id))
+        size = self.config.mapped_file_size_consume_queue
+        queue = ConsumeQueue(self.storage, folder, topic, queue_id, size, self._cache)
+        if self.config.enable_consume_queue_ext:
+            queue.native.special = True
+        return queue
+
+    def extension(self, topic: str, queue_id: int) -> ConsumeQueueExt:
+        """The extension file of a queue."""
+        key = (topic, queue_id)
+        ext = self.extensions.get(key)
+        if ext is None:
+            folder = str(PurePath(self.ext_folder) / topic / str(queue_id))
+            size = self.config.mapped_file_size_consume_queue_ext
+            ext = self.extensions[key] = ConsumeQueueExt(self.storage, folder, size, writable=self.writable)
+            ext.load()
+        return ext
+
+    # -- loading -----------------------------------------------------------------------------------
+
+    def load(self) -> list[StoreError]:
+        """Find the queues on disk and the end of each; faults of single queues, which are left out.
+
+        A queue that is left out is rebuilt from the log as far as that goes back.
+        """
+        faults: list[StoreError] = []
+        self.batch_topics |= {topic for topic, _ in self._folders(self.batch_folder)}
+        for folder in (self.simple_folder, self.batch_folder):
+            for topic, queue_id in self._folders(folder):
+                if not legal_queue(topic, queue_id) or (
+                    folder == self.simple_folder and topic in self.batch_topics
+                ):
+                    continue
+                queue = self.get(topic, queue_id)
+                try:
+                    queue.load()
+                    queue.recover()
+                except StoreError as error:
+                    faults.append(error)
+        for topic, queue_id in self._folders(self.ext_folder):
+            if legal_queue(topic, queue_id):
+                self.extension(topic, queue_id).recover()
+        return faults
+
+    def _folders(self, folder: str) -> list[QueueKey]:
+        try:
+            topics = [entry.name for entry in self.storage.listdir(folder) if entry.is_dir]
+        except FileNotFoundError:
+            return []
+        found = []
+        for topic in topics:
+            for entry in self.storage.listdir(str(PurePath(folder) / topic)):
+                if entry.is_dir and entry.name.isascii() and entry.name.isdigit():
+                    found.append((topic, int(entry.name)))
+        return found
+
+    # -- all of them -------------------------------------------------------------------------------
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the last record that any queue knows, -1 if none does."""
+        return max((queue.max_physical_offset for queue in self._queues.values()), default=-1)
+
+    def attach(self, queue: ConsumeQueue) -> None:
+        """Open the file that a queue's staged units go to; the queue that was not used longest lets go of its own."""
+        key = (queue.topic, queue.queue_id)
+        queue.attach()
+        self._attached[key] = queue
+        self._attached.move_to_end(key)
+        while len(self._attached) > self.config.max_open_files:
+            self._attached.popitem(last=False)[1].detach()
+
+    def truncate_dirty(self, physical: int) -> int:
+        """Drop units at or behind a place in the log, in every queue; how many."""
+        dropped = 0
+        for queue in self:
+            if queue.max_physical_offset >= physical:
+                dropped += queue.truncate_dirty(physical)
+        return dropped
+
+    def correct_min_offsets(self, min_physical: int) -> None:
+        for queue in self:
+            queue.correct_min_offset(min_physical)
+
+    def start_offsets(self) -> None:
+        """New messages continue where the units end."""
+        for queue in self:
+            queue.native.next_offset = queue.max_offset
+
+    def flush(self) -> None:
+        for queue in self:
+            queue.flush()
+        for ext in list(self.extensions.values()):
+            ext.flush()
+
+    def delete_expired(self, min_physical: int) -> int:
+        count = 0
+        for queue in self:
+            count += queue.delete_expired(min_physical)
+            queue.correct_min_offset(min_physical)
+        return count
+
+    def remove(self, topic: str) -> list[AnyQueue]:
+        """Forget the queues of a topic and remove their files."""
+        with self._guard:
+            keys = [key for key in self._queues if key[0] == topic]
+            removed = [self._queues.pop(key) for key in keys]
+        for key, queue in zip(keys, removed, strict=True):
+            self._attached.pop(key, None)
+            queue.destroy()
+        return removed
+
+    def close(self) -> None:
+        for queue in self:
+            queue.close()
+        for ext in self.extensions.values():
+            ext.close()
+        self._attached.clear()
+        self._cache.close()

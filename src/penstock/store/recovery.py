@@ -1,0 +1,450 @@
+"""What a store does before it may be written to: find the end of the log, and make everything else agree with it.
+
+The log decides. Queues and index are believed as far as their recorded position (``penstock.position``) says they were
+synced, and are dispatched again from there. Times are never used to decide anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from penstock._native import dispatch as native
+from penstock._native.units import find_record, first_nonzero, record_header
+from penstock.errors import CorruptRecord, StoreError
+from penstock.files.mappedfile import MappedFile
+from penstock.store import position as positions
+from penstock.store.checkpoint import StoreCheckpoint
+from penstock.store.commitlog import CommitLog
+from penstock.store.consumequeue import ConsumeQueue
+from penstock.store.dispatcher import Dispatcher
+from penstock.store.filler import filler_record
+from penstock.store.indexservice import IndexService
+from penstock.store.queuetable import QueueTable
+
+PIECE = 4 << 20
+DAMAGED = "penstock.damaged"
+KEEP_LIMIT = 64 << 20
+HEADER = 91
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of the log that is no whole record."""
+
+    offset: int
+    end: int
+    reason: str
+    kept_as: str = ""
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did. ``str()`` says it in a few lines."""
+
+    clean: bool = True
+    start_offset: int = 0
+    end_offset: int = 0
+    records: int = 0
+    cut_bytes: int = 0
+    cut_reason: str = ""
+    units_dropped: int = 0
+    blanks_filled: int = 0
+    index: str = "kept"
+    damage: list[Damage] = field(default_factory=list)
+    faults: list[StoreError] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"last exit {'clean' if self.clean else 'abnormal'}; log checked from {self.start_offset} to"
+            f" {self.end_offset}, {self.records} records; index {self.index}"
+        ]
+        if self.cut_bytes:
+            lines.append(f"cut {self.cut_bytes} bytes behind {self.end_offset}: {self.cut_reason}")
+        if self.units_dropped:
+            lines.append(f"dropped {self.units_dropped} queue units of records that are not there")
+        if self.blanks_filled:
+            lines.append(f"{self.blanks_filled} queue offsets have no record any more")
+        lines += [
+            f"damaged: {d.end - d.offset} bytes at {d.offset} ({d.reason}), the log goes on behind"
+            for d in self.damage
+        ]
+        lines += [f"fault: {fault}" for fault in self.faults]
+        return "\n".join(lines)
+
+
+class Recovery:
+    """One run over one store, before any of its threads start."""
+
+    def __init__(
+        self,
+        root: str,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        checkpoint: StoreCheckpoint,
+        dispatcher: Dispatcher,
+        *,
+        clean: bool,
+    ) -> None:
+        self.root = root
+        self.commit_log = commit_log
+        self.queues = queues
+        self.index = index
+        self.checkpoint = checkpoint
+        self.dispatcher = dispatcher
+        self.native = dispatcher.native
+        self.storage = commit_log.storage
+        self.report = RecoveryReport(clean=clean)
+        self._recovered: set[str] = set()
+
+    def run(self, *, rebuild: bool = False) -> RecoveryReport:
+        """Recover; ``rebuild`` makes queues and index anew from the whole log."""
+        report, log = self.report, self.commit_log
+        report.faults += log.load()
+        report.faults += self.queues.load()
+        self.checkpoint.load()
+        recorded = None if rebuild else positions.load(self.storage, self.root)
+        unread = self.index.load() if self.index is not None else []
+        self.dispatcher.add_queues()
+        if not log.files.files:
+            return self._without_log()
+        start = self._start(recorded, unread, rebuild)
+        report.start_offset = start
+        self.dispatcher.use_index(make=False)
+        end = self._walk(start)
+        self._finish(end, start)
+        return report
+
+    # -- where to start ----------------------------------------------------------------------------
+
+    def _without_log(self) -> RecoveryReport:
+        """No log: whatever queues and index hold points nowhere."""
+        for queue in self.queues:
+            self.report.units_dropped += queue.max_offset - queue.min_offset
+            queue.destroy()
+        if self.index is not None:
+            self.index.clear()
+            self.native.index_from = 0
+        self.native.seek(0)
+        self.commit_log.open_end(0)
+        self.queues.start_offsets()
+        return self.report
+
+    def _start(self, recorded: positions.Position | None, unread: list[str], rebuild: bool) -> int:
+        """Decide what is believed; cut the rest; the offset from which the log is read."""
+        log_min = self.commit_log.min_offset
+        known = self.queues.max_physical_offset
+        if recorded is not None and not self._goes_with(recorded, known):
+            recorded = None
+        if rebuild or (recorded is None and not self.report.clean):
+            # Nothing says how far queues and index are whole: make them again from the log. Units of records that
+            # were deleted from its head stay, they carry the queue's numbers.
+            self.report.units_dropped = self.queues.truncate_dirty(log_min) if known > log_min else 0
+            self._rebuild_index(log_min)
+            return log_min
+        if recorded is not None and not self.report.clean:
+            start = max(
+                log_min, min(recorded.queues, recorded.index.log_offset if self.index else recorded.queues)
+            )
+            self.report.units_dropped = self.queues.truncate_dirty(max(recorded.queues, log_min))
+            if self.index is not None:
+                try:
+                    if unread:
+                        raise StoreError("an index file cannot be read", file=unread[0])
+                    self.index.cut(recorded.index)
+                    self.report.index = f"cut to {recorded.index.count - 1} synced entries and continued"
+                    self.native.index_from = recorded.index.log_offset
+                except StoreError as error:
+                    self.report.faults.append(error)
+                    self._rebuild_index(log_min)
+                    start = log_min
+            return start
+        if recorded is not None and recorded.clean_end >= 0:
+            self.native.index_from = recorded.clean_end
+            if unread or (self.index is not None and not self.index.files and recorded.index.file):
+                self._rebuild_index(log_min)
+                return log_min
+            return recorded.clean_end
+        return self._start_of_foreign(log_min, known, unread)
+
+    def _goes_with(self, recorded: positions.Position, known: int) -> bool:
+        """Whether a recorded position belongs to this log: RocketMQ may have written the store since, or cut it."""
+        log = self.commit_log
+        end = log.files.files[-1].end_offset
+        if recorded.clean_end >= 0 and self.report.clean:
+            if known > recorded.clean_end or recorded.clean_end > end:
+                return False
+            if recorded.last_record < max(0, log.min_offset):
+                return recorded.clean_end <= max(0, log.min_offset) or self._is_file_start(recorded.clean_end)
+            header = self._header_at(recorded.last_record)
+            return header is not None and recorded.last_record + header[0] == recorded.clean_end
+        if recorded.queues > end:
+            return False
+        start = min(recorded.queues, recorded.index.log_offset)
+        return (
+            start <= log.min_offset
+            or self._is_file_start(start)
+            or self._looks_like_boundary(start, recorded)
+        )
+
+    def _looks_like_boundary(self, offset: int, recorded: positions.Position) -> bool:
+        """The last record before a recorded position must end there; without one, a record or nothing must follow."""
+        if recorded.last_record >= max(0, self.commit_log.min_offset):
+            header = self._header_at(recorded.last_record)
+            return header is not None and recorded.last_record + header[0] in (
+                recorded.queues,
+                recorded.index.log_offset,
+            )
+        return True
+
+    def _is_file_start(self, offset: int) -> bool:
+        return any(file.file_from_offset == offset for file in self.commit_log.files.files)
+
+    def _header_at(self, offset: int) -> tuple[int, ...] | None:
+        """Header fields of the whole record at an offset that says it lies there, or None."""
+        file = self.commit_log.files.find_mapped_file_by_offset(offset)
+        if file is None:
+            return None
+        head = self.storage.pread(file.path, offset - file.file_from_offset, 8)
+        size = int.from_bytes(head[:4], "big")
+        if len(head) < 8 or not HEADER <= size <= file.end_offset - offset or size > KEEP_LIMIT:
+            return None
+        header: tuple[int, ...] | None = record_header(
+            self.storage.pread(file.path, offset - file.file_from_offset, size)
+        )
+        return header if header is not None and header[3] == offset else None
+
+    def _start_of_foreign(self, log_min: int, known: int, unread: list[str]) -> int:
+        """A cleanly closed store of RocketMQ's: its queues and index are believed (section 12.2)."""
+        index = self.index
+        if index is not None:
+            if unread or not index.files:
+                self._rebuild_index(log_min)
+                return log_min
+            self.native.index_from = index.last_update[1] + 1
+        start = log_min
+        for file in self.commit_log.files.files:
+            header = self._header_at(file.file_from_offset)
+            if header is not None and file.file_from_offset <= known:
+                start = file.file_from_offset
+        return start
+
+    def _rebuild_index(self, log_min: int) -> None:
+        if self.index is not None:
+            self.index.clear()
+            self.native.index_from = log_min
+            self.report.index = "rebuilt from the log"
+
+    # -- walking the log ---------------------------------------------------------------------------
+
+    def _walk(self, start: int) -> int:
+        """Check and dispatch from ``start`` to the end of the log, which is returned."""
+        self.native.seek(start)
+        before = self.native.records
+        files = self.commit_log.files.files
+        while True:
+            position = self.native.position
+            file = self.commit_log.files.find_mapped_file_by_offset(position)
+            if file is None:
+                later = [f for f in files if f.file_from_offset > position]
+                if not later or self._header_at(later[0].file_from_offset) is None:
+                    break
+                self._note_gap(position, later[0].file_from_offset)
+                self.native.seek(later[0].file_from_offset)
+                continue
+            if not self._walk_file(file):
+                break
+        self._settle()
+        self.report.records = self.native.records - before
+        self.report.blanks_filled = self.dispatcher.gaps_filled
+        return self.native.position
+
+    def _walk_file(self, file: MappedFile) -> bool:
+        """Dispatch the rest of one file. True to go on with the next, False where the log ends."""
+        piece = PIECE
+        while True:
+            position = self.native.position
+            if position >= file.end_offset:
+                return True
+            at = position - file.file_from_offset
+            data = self.storage.pread(file.path, at, min(piece, file.file_size - at))
+            code = self.native.run(data, position, position + len(data), True, False)
+            reached = self.native.position - position
+            if code == native.DONE:
+                continue
+            if code == native.BLANK:
+                if (
+                    int.from_bytes(data[reached : reached + 4], "big")
+                    != file.end_offset - self.native.position
+                ):
+                    return self._damaged(file, "a blank of the wrong length")
+                if not any(f.file_from_offset >= file.end_offset for f in self.commit_log.files.files):
+                    self.report.cut_reason = "a blank with no file after it"
+                    return False
+                self.native.seek(file.end_offset)
+                return True
+            if code != native.BAD_RECORD:
+                self.dispatcher.help(code, memoryview(data)[reached:], file.path)
+                continue
+            reason = self.native.bad_reason
+            if reason == "short" and at + len(data) < file.file_size:
+                # The record goes on behind this piece: read from its start, more if it is larger than a piece.
+                piece = PIECE if reached else max(piece, min(self.native.record_size, file.file_size))
+                continue
+            piece = PIECE
+            if not self._damaged(file, reason):
+                return False
+
+    def _damaged(self, file: MappedFile, reason: str) -> bool:
+        """Decide what a bad record means: the end of the log (False), or damage inside of it that is contained."""
+        position = self.native.position
+        known = self.queues.max_physical_offset
+        if reason == "stale":
+            self.report.cut_reason = "a leftover of an earlier log"
+            return False
+        if reason == "zero" and known <= position:
+            return False
+        found = self._next_record(file, position + 1, reason)
+        if found is None:
+            self.report.cut_reason = f"no whole record there ({reason}) and none behind it"
+            return False
+        if found > position + (self.native.record_size if reason in ("crc", "torn") else 0) or reason not in (
+            "crc",
+            "torn",
+        ):
+            self._contain(file, position, found, reason)
+        else:
+            self.report.damage.append(Damage(position, found, reason))
+        self.native.seek(found)
+        return True
+
+    def _next_record(self, file: MappedFile, start: int, reason: str) -> int | None:
+        """Offset of the next whole record that continues the queues, in this file or at the start of a later one."""
+        at, end = start - file.file_from_offset, file.file_size
+        if reason == "zero":
+            end = min(end, self.queues.max_physical_offset - file.file_from_offset)
+        while at < end:
+            data = self.storage.pread(file.path, at, min(PIECE * 4, file.file_size - at))
+            found, size = find_record(data, 0, file.file_from_offset + at, 0)
+            if found >= 0 and at + found < end and self._continues(memoryview(data)[found : found + size]):
+                return file.file_from_offset + at + found
+            if found >= 0:
+                at += found + 1
+            elif at + len(data) >= file.file_size:
+                break
+            else:
+                at += max(1, len(data) - PIECE)
+        for later in self.commit_log.files.files:
+            if (
+                later.file_from_offset >= file.end_offset
+                and self._header_at(later.file_from_offset) is not None
+            ):
+                return later.file_from_offset
+        return None
+
+    def _continues(self, record: memoryview) -> bool:
+        """A record whose place in its queue is taken already is a leftover, not the continuation of the log."""
+        header = record_header(record)
+        if header is None:
+            return False
+        topic = bytes(record[header[8] : header[8] + header[9]]).decode("utf-8", "replace")
+        queue = self.queues.find(topic, header[1])
+        return (
+            queue is None
+            or not isinstance(queue, ConsumeQueue)
+            or header[2] >= queue.native.staged_from // 20
+        )
+
+    def _contain(self, file: MappedFile, begin: int, end: int, reason: str) -> None:
+        """Keep a copy of the damaged bytes and put a record over them that nobody sees, so that the log can be walked."""
+        stop = min(end, file.end_offset)
+        kept = self._keep(file, begin, stop)
+        filler = filler_record(begin, stop - begin)
+        if filler is None:
+            self.report.faults.append(
+                CorruptRecord(file.path, begin, found=reason, hint="too short to be covered")
+            )
+        else:
+            file.mapping.write(begin - file.file_from_offset, filler)
+            file.mapping.sync()
+        self.report.damage.append(Damage(begin, end, reason, kept))
+
+    def _keep(self, file: MappedFile, begin: int, end: int) -> str:
+        data = self.storage.pread(file.path, begin - file.file_from_offset, min(end - begin, KEEP_LIMIT))
+        if first_nonzero(data) < 0:
+            return ""
+        folder = PurePath(self.root) / DAMAGED
+        self.storage.makedirs(str(folder))
+        path = str(folder / f"{begin:020d}")
+        self.storage.write_atomic(path, data)
+        return path
+
+    def _note_gap(self, begin: int, end: int) -> None:
+        self.report.damage.append(Damage(begin, end, "the file is missing"))
+
+    def _settle(self) -> None:
+        """Write the units and entries that are still staged."""
+        while (code := self.native.run(b"", self.native.position, 0)) != native.DONE:
+            self.dispatcher.help(code, memoryview(b""), self.root)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _finish(self, end: int, start: int) -> None:
+        """The log ends at ``end``: cut what is behind it everywhere, and have all of it on disk."""
+        log, report = self.commit_log, self.report
+        report.end_offset = end
+        report.units_dropped += self.queues.truncate_dirty(end)
+        self._cut_log(end)
+        for file in log.files.files:
+            if file.end_offset > start:
+                file.mapping.sync()
+        log.open_end(end)
+        self.queues.correct_min_offsets(log.min_offset)
+        self.queues.start_offsets()
+        if self.native.last_offset >= 0 and report.records:
+            self.checkpoint.confirm_phy_offset = self.native.last_offset
+
+    def _cut_log(self, end: int) -> None:
+        """Positions stand at ``end``; bytes behind it that are not zero are kept aside and erased."""
+        files = self.commit_log.files
+        leftovers = 0
+        for file in files.files:
+            if file.end_offset <= end:
+                continue
+            begin = max(end, file.file_from_offset)
+            last = self._last_nonzero(file, begin)
+            if last is not None:
+                leftovers += last - begin
+                self._keep(file, begin, min(last, begin + KEEP_LIMIT))
+        if leftovers:
+            self.report.cut_bytes = leftovers
+            files.truncate_dirty_files(end)
+            return
+        # Nothing to erase: only the positions move, and files that hold nothing go.
+        while (
+            (last_file := files.last_file) is not None
+            and last_file.file_from_offset > end
+            and len(files.files) > 1
+        ):
+            files.delete_last_mapped_file()
+        last_file = files.last_file
+        if last_file is not None:
+            place = min(end - last_file.file_from_offset, last_file.file_size)
+            last_file.wrote_position = last_file.committed_position = last_file.flushed_position = max(
+                0, place
+            )
+
+    def _last_nonzero(self, file: MappedFile, begin: int) -> int | None:
+        """End of the bytes behind ``begin`` that are not zero, None if all are. Holes are not read."""
+        last = None
+        for low, high in file.mapping.data_extents(begin - file.file_from_offset):
+            at = low
+            while at < high:
+                data = self.storage.pread(file.path, at, min(PIECE, high - at))
+                if not data:
+                    break
+                if first_nonzero(data) >= 0:
+                    last = file.file_from_offset + at + len(data.rstrip(b"\0"))
+                at += len(data)
+        return last
