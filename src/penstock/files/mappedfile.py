@@ -252,7 +252,7 @@ class MappedFile:
             raise self._flush_error from error
 
     def return_write_buffer(self) -> bool:
-        """Give the write buffer back to the pool; False, and nothing done, while not all of it is committed."""
+        """Give the write buffer back to the pool; False, and nothing done, while it is not all committed."""
         if self.committed_position != self.wrote_position:
             return False
         buffer, self._buffer = self._buffer, None
