@@ -60,6 +60,7 @@ cdef struct QueueState:
     int64_t checked           # units that were there and right, or told of
     int64_t missing           # records without a unit
     int64_t first_missing
+    void* owner               # the CheckedQueue; borrowed, the checker keeps it
     bint ended                # the file holds no more units
     bint special              # units of this queue are Python's to check
 
@@ -86,6 +87,7 @@ cdef class CheckedQueue:
         self.state.first = self.state.next = -1
         self.state.first_missing = -1
         self.state.special = special
+        self.state.owner = <void*> self
 
     def __dealloc__(self):
         free(self.state.topic)
@@ -146,7 +148,7 @@ cdef class Checker:
     cdef uint32_t table_mask
     cdef uint32_t table_used
     cdef QueueState* last
-    cdef dict queues
+    cdef list queues                # keeps the states alive
     cdef int64_t delays[MAX_LEVELS]
     cdef int32_t levels
     cdef readonly int64_t position
@@ -165,7 +167,8 @@ cdef class Checker:
     cdef int64_t entry_at
     cdef readonly int64_t entry_number
     cdef int64_t entry_begin_timestamp
-    cdef bint indexing
+    cdef bint indexing              # there are entries to come
+    cdef bint indexed               # there were entries: a key without one is missing
     cdef int32_t* hashes
     cdef uint8_t* matched
     cdef int32_t hash_room
@@ -186,7 +189,7 @@ cdef class Checker:
         self.matched = <uint8_t*> malloc(64)
         if self.table == NULL or self.hashes == NULL or self.matched == NULL:
             raise MemoryError()
-        self.queues = {}
+        self.queues = []
         self.levels = <int32_t> min(len(delays), MAX_LEVELS - 1)
         for i in range(self.levels):
             self.delays[i] = delays[i]
@@ -214,7 +217,7 @@ cdef class Checker:
             free(old)
         self.insert(&queue.state)
         self.table_used += 1
-        self.queues[queue.topic, queue.queue_id, <int64_t> <size_t> &queue.state] = queue
+        self.queues.append(queue)
 
     cdef void insert(self, QueueState* q) noexcept nogil:
         cdef uint32_t i = q.table_hash & self.table_mask
@@ -244,7 +247,7 @@ cdef class Checker:
             self.indexing = False
             self.entry_count = 0
             return
-        self.indexing = True
+        self.indexing = self.indexed = True
         self.entries = entries
         self.entry_count = entries.shape[0] // ENTRY
         self.entry_number = first_number
@@ -420,7 +423,7 @@ cdef class Checker:
             self.stage = 2
         if self.stage == 2:
             self.hash_count = 0
-            if self.indexing and kind != SYS_ROLLBACK:
+            if self.indexed and kind != SYS_ROLLBACK:
                 if self.queue != NULL:
                     prefix = self.queue.prefix_hash
                 else:
@@ -490,11 +493,7 @@ cdef class Checker:
 
     @property
     def needed_queue(self):
-        cdef QueueState* q = self.queue
-        for queue in self.queues.values():
-            if &(<CheckedQueue> queue).state == q:
-                return queue
-        return None
+        return None if self.queue == NULL else <CheckedQueue> self.queue.owner
 
     @property
     def stop(self):

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from penstock._native.record import walk
 from penstock._native.stored import Slab, message_at
 from penstock._native.units import find_record, first_nonzero, record_header
-
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault
 from penstock.store.filler import TOPIC as FILLER_TOPIC
