@@ -153,7 +153,9 @@ class QueueVerifier:
             what = f"tags code {tags}, which is not that of its record at {physical}"
         else:
             what = f"points at {found} (size {found_size}) instead of its record at {physical} (size {size})"
-        self._tell("unit", simple.files, number, f"unit {number} of {queue.topic}-{queue.queue_id}: {what}")
+        self._tell(
+            "unit", simple.files, number, f"unit {number} of {queue.topic}-{queue.queue_id}: {what}", physical
+        )
 
     def out_of_order(self, queue: CheckedQueue, queue_offset: int, physical: int) -> str:
         """A record does not carry its queue's next offset.
@@ -171,7 +173,8 @@ class QueueVerifier:
                 "queue-offset",
                 simple.files,
                 queue.next,
-                f"unit {queue.next} of {name} points at {physical}, where the record says it is {queue_offset}",
+                f"unit {queue.next} of {name} points at {physical}, whose record says it is {queue_offset}",
+                physical,
             )
             return "next"
         self._tell(
@@ -179,6 +182,7 @@ class QueueVerifier:
             simple.files,
             max(0, queue_offset),
             f"the record at {physical} says it is {queue_offset} of {name}, where {queue.next} was due",
+            physical,
         )
         return "skip"
 
@@ -334,7 +338,7 @@ class QueueVerifier:
         self._check_continuity(simple.files)
         first = checked.first
         if first < 0 and checked.next < 0:
-            # No record of this queue is in the log: all its units are older, or left over from behind its end.
+            # No record of it is in the log: its units are older, or left over from behind the end.
             first = self._count_old(simple.files)
         if first > simple.files.begin:
             self._check_head(simple.files, first, name)
@@ -364,7 +368,7 @@ class QueueVerifier:
                         "unit",
                         files,
                         number + at,
-                        f"unit {number + at} of {name} points at {place} (size {size}), where no record of it is",
+                        f"unit {number + at} of {name} points at {place}, where no record of it is",
                     )
                 at += 1
             number += len(data) // UNIT
@@ -432,7 +436,7 @@ class QueueVerifier:
                     Fault(
                         "missing-file",
                         after.path,
-                        f"begins at {after.begin}, but the file before it ends at {before.begin + before.size}",
+                        f"begins at {after.begin}, the file before it ends at {before.begin + before.size}",
                         0,
                         hint="run `penstock store repair`: queues are rebuilt from the log",
                     )
@@ -457,8 +461,17 @@ class QueueVerifier:
             )
         )
 
-    def _tell(self, kind: str, files: UnitFiles, number: int, found: str) -> None:
+    def _tell(
+        self, kind: str, files: UnitFiles, number: int, found: str, physical: int | None = None
+    ) -> None:
         path, at = files.where(number)
         self._report(
-            Fault(kind, path, found, at, hint="run `penstock store repair`: queues are rebuilt from the log")
+            Fault(
+                kind,
+                path,
+                found,
+                at,
+                physical,
+                hint="run `penstock store repair`: queues are rebuilt from the log",
+            )
         )

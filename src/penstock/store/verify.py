@@ -235,6 +235,7 @@ class Verifier:
                 piece.path,
                 found,
                 piece.position(number),
+                place if lost else record,
                 hint="run `penstock store repair`: the index is rebuilt from the log",
             )
         )
@@ -340,5 +341,5 @@ def verify_store(
     progress: Callable[[int, int], None] = lambda done, whole: None,
     limit: int = 1000,
 ) -> VerifyReport:
-    """Verify a directory. Raises NotAStore if it is none; ``limit`` bounds the faults that are kept, not the count."""
+    """Verify a directory. Raises NotAStore if it is none; ``limit`` bounds the faults kept, not their count."""
     return Verifier(StoreDirectory(storage, path, config), progress, limit).run()
