@@ -306,7 +306,9 @@ def test_rocketmq_units_are_answered_as_it_answers(golden_log: GoldenLog, writab
                 if java_hash("*") not in wanted:
                     found = [unit for unit in found if unit.tags_code in wanted]
                 count = len(question["queueOffsets"])
-                assert [u.base_offset for u in found[:count]] == question["queueOffsets"], json.dumps(question)
+                assert [u.base_offset for u in found[:count]] == question["queueOffsets"], json.dumps(
+                    question
+                )
                 assert [u.physical_offset for u in found[:count]] == question["physicalOffsets"]
                 checked += 1
         for question in store.answers["offsetByTime"]:

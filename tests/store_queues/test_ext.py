@@ -66,7 +66,9 @@ def test_the_vector_of_the_format(place: Place) -> None:
     assert ext.put(8, 1001, None) == -(1 << 63) + 0x16
     assert ext.put(9, 1002, None) == -(1 << 63) + 0x40
     first, _ = contents(place.storage, place.root)
-    expected = "0016 0000000000000007 00000000000003E8 0002 0102 0014 0000000000000008 00000000000003E9 0000 FFFF"
+    expected = (
+        "0016 0000000000000007 00000000000003E8 0002 0102 0014 0000000000000008 00000000000003E9 0000 FFFF"
+    )
     assert first == bytes.fromhex(expected).ljust(64, b"\0")
 
 
@@ -94,7 +96,9 @@ def test_a_unit_that_is_too_large_gets_no_address(place: Place) -> None:
     assert small.put(1, 1, bytes(40)) == decorate(0)
 
 
-@pytest.mark.parametrize("address", [0, 1, -5, -(1 << 31), decorate(0), decorate(FILE - 1), decorate(1 << 40)])
+@pytest.mark.parametrize(
+    "address", [0, 1, -5, -(1 << 31), decorate(0), decorate(FILE - 1), decorate(1 << 40)]
+)
 def test_an_address_without_a_unit_finds_nothing(place: Place, address: int) -> None:
     assert make(place.storage, place.root).get(address) is None
 
@@ -236,7 +240,7 @@ def test_flushed_units_survive_a_power_cut() -> None:
 def test_aligning_cuts_the_extension_to_its_queue(place: Place) -> None:
     ext = make(place.storage, place.root)
     addresses = [ext.put(n, n) for n in range(40)]
-    align(Units(addresses[:13] + [0, 77]), ext)
+    align(Units([*addresses[:13], 0, 77]), ext)
     assert ext.get(addresses[12]) == ExtUnit(12, 12)
     assert ext.get(addresses[13]) is None
     align(Units([]), ext)

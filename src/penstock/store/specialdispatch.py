@@ -65,13 +65,14 @@ class SpecialDispatch:
             self._put_light(fields, code)
 
     def _put_extended(self, queue: ConsumeQueue, fields: RecordFields, code: int) -> None:
-        key, place = (queue.topic, queue.queue_id), fields.physical_offset
-        end = place + fields.total_size
-        if end > queue.max_physical_offset and fields.queue_offset >= queue.max_offset:
+        place, size = fields.physical_offset, fields.total_size
+        known = place + size <= queue.max_physical_offset or fields.queue_offset < queue.max_offset
+        if not known:
             code = self._address(queue, fields, code)
-        queue.put_message_position_info(place, fields.total_size, code, fields.queue_offset)
+        queue.put_message_position_info(place, size, code, fields.queue_offset)
         self._pending = None
-        self._aligned[key] = queue.max_offset
+        if not known:
+            self._aligned[queue.topic, queue.queue_id] = queue.max_offset
 
     def _address(self, queue: ConsumeQueue, fields: RecordFields, code: int) -> int:
         """Put the extension unit; its address, or the tags code itself when there is none."""
