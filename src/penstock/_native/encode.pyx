@@ -61,6 +61,7 @@ cdef enum:
     F_RAW = 16
 
 cdef str KEYS = "KEYS", TAGS = "TAGS", UNIQ_KEY = "UNIQ_KEY", WAIT = "WAIT", DELAY = "DELAY", CRC32 = "__CRC32#"
+cdef str TRANSIENT = "__RMQ.TRANSIENT."
 cdef const char* HEX = b"0123456789ABCDEF"
 
 
@@ -415,6 +416,7 @@ cdef class Encoder:
         return (
             (tags and name == TAGS) or (keys and name == KEYS) or (unique and name == UNIQ_KEY) or (no_wait and name == WAIT)
             or (delay != 0 and name == DELAY) or (self.property_crc and name == CRC32)
+            or (PyUnicode_Check(name) and (<str> name).startswith(TRANSIENT))
         )
 
 

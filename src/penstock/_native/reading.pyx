@@ -116,27 +116,8 @@ cdef class LogView:
         return self.states[self.count - 1].file_from + read_position(self.states[self.count - 1])
 
 
-cdef struct Place:
-    int64_t position
-    int64_t queue_offset
-    int32_t size
-    int32_t slab
-
-
 cdef class GetResult:
     """The answer to a get: a sequence of stored messages, made when looked at, and where to go on."""
-
-    cdef readonly str status
-    cdef readonly int64_t next_begin_offset
-    cdef readonly int64_t min_offset
-    cdef readonly int64_t max_offset
-    cdef readonly int64_t buffer_size         # bytes of all records
-    cdef readonly int64_t message_count       # differs from len() when records hold inner batches
-    cdef readonly bint suggest_slave
-    cdef Place* places
-    cdef Py_ssize_t count
-    cdef Py_ssize_t capacity
-    cdef list slabs
 
     def __cinit__(self, str status=NO_MATCHED_MESSAGE, int64_t next_begin_offset=0, int64_t min_offset=0, int64_t max_offset=0):
         self.status = status
@@ -189,6 +170,12 @@ cdef class GetResult:
             at = self.places[i].position
             views.append(PyMemoryView_FromObject(self.slabs[self.places[i].slab])[at:at + self.places[i].size])
         return views
+
+    def to_arrow(self, columns=None):
+        """The messages as columns: `pyarrow.record_batch(result.to_arrow())`. `columns`: names, None for all."""
+        from penstock._native.columns import decode_result  # it knows this module
+
+        return decode_result(self, columns)
 
     cdef int add(self, Slab slab, int64_t position, int32_t size, int64_t queue_offset) except -1:
         cdef Py_ssize_t n = len(self.slabs)

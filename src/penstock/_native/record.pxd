@@ -83,6 +83,7 @@ cdef int parse_record(const uint8_t* p, int64_t available, Record* r) noexcept n
 cdef int check_record(const uint8_t* p, const Record* r, int64_t offset, int checks) noexcept nogil
 cdef void scan_properties(const uint8_t* p, int32_t n, Properties* out) noexcept nogil
 cdef int next_property(const uint8_t* p, int32_t n, int32_t* at, Span* name, Span* value) noexcept nogil
+cdef int32_t next_code_point(const uint8_t* p, int32_t n, int32_t* at) noexcept nogil
 cdef uint32_t hash_text(uint32_t h, const uint8_t* p, int32_t n) noexcept nogil
 cdef int64_t parse_number(Span text, int64_t missing) noexcept nogil
 cdef void put_crc_property(uint8_t* record, int32_t size) noexcept nogil

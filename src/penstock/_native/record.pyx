@@ -210,7 +210,7 @@ cdef int64_t parse_number(Span text, int64_t missing) noexcept nogil:
     return -value if negative else value
 
 
-cdef inline int32_t next_code_point(const uint8_t* p, int32_t n, int32_t* at) noexcept nogil:
+cdef int32_t next_code_point(const uint8_t* p, int32_t n, int32_t* at) noexcept nogil:
     """Decode one character; each maximal malformed piece counts as U+FFFD, as Python and Java replace it."""
     cdef int32_t i = at[0], b = p[i], low = 0x80, high = 0xBF, more, value
     if b < 0x80:

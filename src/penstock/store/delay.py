@@ -69,6 +69,10 @@ class ScheduleMessageService:
         self._thread.stop()
         self.persist()
 
+    def abandon(self) -> None:
+        """End the thread and keep nothing, as a killed process would."""
+        self._thread.stop()
+
     def run_once(self, now: int | None = None) -> int:
         """Deliver everything that is due; the number of messages delivered.
 

@@ -17,7 +17,7 @@ from penstock.files.failure import store_error
 from penstock.store.commitlog import CommitLog
 from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.indexservice import IndexService
-from penstock.store.queuetable import QueueTable, legal_queue
+from penstock.store.queuetable import QueueTable, storable_queue
 from penstock.store.specialdispatch import SpecialDispatch
 
 log = logging.getLogger("penstock.store")
@@ -141,7 +141,7 @@ class Dispatcher:
                 bytes(record[at : at + length]).decode("utf-8", "replace"),
                 self.native.record_queue_id,
             )
-            if not legal_queue(topic, queue_id) or len(topic.encode()) != length:
+            if not storable_queue(topic, queue_id) or len(topic.encode()) != length:
                 self._skip(record, path, f"the queue {topic!r}-{queue_id}, which is not allowed")
                 return
             self.native.add_queue(self.queues.get(topic, queue_id).native)

@@ -67,6 +67,8 @@ class IndexFile:
         )
         self._view = self.mapping.view_writable(0, size) if writable else memoryview(self.mapping)
         self.native = Index(self._view, slots, capacity, writable)
+        self.synced_count = 0
+        """The native ``count`` of the last flush; 0 before the first."""
 
     @property
     def name(self) -> str:
@@ -99,8 +101,10 @@ class IndexFile:
 
     def flush(self) -> None:
         """Header and entries are on disk."""
+        count = self.native.count
         self.native.store_header()
         self.mapping.sync()
+        self.synced_count = count
 
     def close(self) -> None:
         self._view.release()

@@ -47,7 +47,7 @@ class IndexService:
     # -- loading -----------------------------------------------------------------------------------
 
     def load(self) -> list[str]:
-        """Open the files of the folder; the names of those that could not be (they are left alone)."""
+        """Open the files of the folder; the paths of those that could not be (they are left alone)."""
         try:
             names = sorted(e.name for e in self.storage.listdir(self.folder) if not e.is_dir)
         except FileNotFoundError:
@@ -67,11 +67,17 @@ class IndexService:
         self.files = tuple(opened)
         return refused
 
-    def cut(self, position: IndexPosition) -> int:
+    def cut(self, position: IndexPosition, unread: list[str]) -> int:
         """After a crash: keep what was synced when ``position`` was written, drop the rest; entries kept.
 
-        Raises StoreError when the files do not go with the position: then everything has to be rebuilt.
+        ``unread`` are the files that could not be opened: newer ones were being made, and go. Raises StoreError when
+        the files do not go with the position: then everything has to be rebuilt.
         """
+        for path in unread:
+            if PurePath(path).name <= position.file:
+                raise StoreError("an index file cannot be read", file=path)
+        for path in unread:
+            self.storage.unlink(path)
         kept = [f for f in self.files if f.name <= position.file]
         if position.file and (
             not kept or kept[-1].name != position.file or kept[-1].capacity < position.count
@@ -146,12 +152,14 @@ class IndexService:
 
     def flush(self) -> None:
         """Every file that got entries is on disk."""
-        paths, self._unsynced = self._unsynced, set()
         for file in self.files:
-            if file.path in paths:
-                file.flush()
-                if file.is_full:
-                    self.completed_timestamp = max(self.completed_timestamp, file.end_timestamp)
+            # Entries go in natively, without a word to this object: the count tells.
+            if file.path not in self._unsynced or file.native.count == file.synced_count:
+                continue
+            file.flush()
+            if file.synced_count >= file.capacity:
+                self._unsynced.discard(file.path)
+                self.completed_timestamp = max(self.completed_timestamp, file.end_timestamp)
 
     # -- asking ------------------------------------------------------------------------------------
 

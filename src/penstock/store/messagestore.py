@@ -9,6 +9,8 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any, NoReturn
 
+import msgspec
+
 
 from penstock._native.append import HOOK, PutResult, PutResults, refusal
 from penstock._native.reading import GetResult, UnitReader, matching
@@ -21,6 +23,7 @@ from penstock.files.failure import store_error
 from penstock.files.storage import Storage
 from penstock.message import Message
 from penstock.message.ids import decode_message_id
+from penstock.message.properties import delete_property
 from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import UNIT, ConsumeQueue
 from penstock.store.dispatcher import wait_visible
@@ -34,7 +37,7 @@ from penstock.store.stats import StoreStats
 from penstock.store.upkeep import Parts, Upkeep
 
 MAX_BYTES = 128 << 20
-SYNC, ASYNC = "sync", "async"
+CRC32 = b"__CRC32#"
 
 _open_stores: weakref.WeakSet[MessageStore] = weakref.WeakSet()
 
@@ -153,6 +156,9 @@ class MessageStore:
     def _put_plain(self, message: Message, *, wait: bool) -> PutResult:
         if needs_offset(message, self.config, self._queues.batch_topics):
             return put_with_offset(self._log, self._queues, message, self._now(), wait)
+        if self.config.enabled_append_prop_crc and message.raw_properties and CRC32 in message.raw_properties:
+            kept = delete_property(message.raw_properties, CRC32.decode())
+            message = msgspec.structs.replace(message, raw_properties=kept)
         return self._appender.put(message, self._now(), True, wait)  # type: ignore[no-any-return]
 
     def _put_hooked(self, message: Message, *, wait: bool) -> PutResult:

@@ -18,18 +18,30 @@ from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.consumequeueext import ConsumeQueueExt
 
 QueueKey = tuple[str, int]
+NAME_LIMIT = 255
+"""Bytes of a file name, as file systems have it."""
+
 AnyQueue = ConsumeQueue | BatchConsumeQueue
 
 
-def legal_queue(topic: object, queue_id: object) -> bool:
-    """Whether a store may keep such a queue: the name becomes a folder."""
+def storable_queue(topic: object, queue_id: object) -> bool:
+    """Whether such a queue can have a folder. What is in a log already is taken as far as that goes."""
     return (
         isinstance(topic, str)
         and isinstance(queue_id, int)
         and 0 <= queue_id < 2**31
         and is_path_safe(topic)
-        and len(topic.encode("utf-8", "surrogatepass")) <= max_topic_bytes(topic)
         and not any(0xD800 <= ord(c) < 0xE000 for c in topic)
+        and len(topic.encode()) <= NAME_LIMIT
+    )
+
+
+def legal_queue(topic: object, queue_id: object) -> bool:
+    """Whether messages may be put into such a queue: stricter, a topic has its length limit."""
+    return (
+        storable_queue(topic, queue_id)
+        and isinstance(topic, str)
+        and len(topic.encode()) <= max_topic_bytes(topic)
     )
 
 
@@ -108,7 +120,7 @@ class QueueTable:
         self.batch_topics |= {topic for topic, _ in self._folders(self.batch_folder)}
         for folder in (self.simple_folder, self.batch_folder):
             for topic, queue_id in self._folders(folder):
-                if not legal_queue(topic, queue_id) or (
+                if not storable_queue(topic, queue_id) or (
                     folder == self.simple_folder and topic in self.batch_topics
                 ):
                     continue
@@ -119,7 +131,7 @@ class QueueTable:
                 except StoreError as error:
                     faults.append(error)
         for topic, queue_id in self._folders(self.ext_folder):
-            if legal_queue(topic, queue_id):
+            if storable_queue(topic, queue_id):
                 self.extension(topic, queue_id).recover()
         return faults
 

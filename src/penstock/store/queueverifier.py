@@ -360,7 +360,7 @@ class QueueVerifier:
             at = 0
             while (bad := bad_head_unit(data[at * UNIT :], self.log_begin)) >= 0:
                 at += bad
-                place, size, _ = _UNIT.unpack_from(data, at * UNIT)
+                place, _, _ = _UNIT.unpack_from(data, at * UNIT)
                 if self._is_damaged(place):
                     self.lost_records += 1
                 else:

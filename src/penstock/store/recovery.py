@@ -150,9 +150,7 @@ class Recovery:
             self.report.units_dropped = self.queues.truncate_dirty(max(recorded.queues, log_min))
             if self.index is not None:
                 try:
-                    if unread:
-                        raise StoreError("an index file cannot be read", file=unread[0])
-                    self.index.cut(recorded.index)
+                    self.index.cut(recorded.index, unread)
                     self.report.index = f"cut to {recorded.index.count - 1} synced entries and continued"
                     self.native.index_from = recorded.index.log_offset
                 except StoreError as error:

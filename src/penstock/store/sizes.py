@@ -36,6 +36,7 @@ _STORE_NAMES = frozenset(
 )
 # Loading looks at every queue file anyway; finding their size needs only some of them.
 _QUEUE_SAMPLE = 64
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def detect(storage: Storage, root: str, config: StoreConfig) -> StoreConfig:
     """``config`` with the sizes that the files of the store have.
 
     Unchanged for a folder that is missing or empty. Raises NotAStore for one that holds other things, and
-    CorruptFile, naming it, for a file whose size can't be.
+    CorruptFile, naming it, for a file whose size can't be. Not for one of the index: opening makes that again from
+    the log, and a crash while a file of it was made is nothing to ask anybody about.
     """
     try:
         entries = storage.listdir(root)
@@ -137,8 +139,10 @@ def detect(storage: Storage, root: str, config: StoreConfig) -> StoreConfig:
         return config
     require_store(storage, root)
     found, faults = survey(storage, root, config, sample=_QUEUE_SAMPLE)
-    if faults:
-        raise faults[0]
+    index = str(PurePath(root) / "index")
+    for fault in faults:
+        if fault.file is None or str(PurePath(fault.file).parent) != index:
+            raise fault
     return found
 
 
@@ -174,8 +178,7 @@ def _size_of(
     storage: Storage, kind: _Kind, files: list[QueueFile], configured: int
 ) -> tuple[int, list[StoreError]]:
     """The size (0: nothing tells) and the files that do not have it."""
-    # An empty last file is what a crash in its making leaves; loading removes it.
-    files = [file for file in files if file.size or not file.is_last]
+    files = [file for file in files if not _is_unfinished(storage, kind, file, files, configured)]
     sizes = Counter(file.size for file in files if _possible(kind, file, files))
     size = max(sizes, key=lambda s: (sizes[s], s == configured, s == kind.default, s), default=0)
     if len(sizes) > 1:
@@ -198,6 +201,24 @@ def _size_of(
         if file.size != size
     ]
     return size, wrong
+
+
+def _is_unfinished(
+    storage: Storage, kind: _Kind, file: QueueFile, files: list[QueueFile], configured: int
+) -> bool:
+    """Whether a crash left this when the file was being made: the last, shorter than it should be, nothing in it.
+
+    Loading removes it. A large file gets its blocks in several steps, so any length is possible.
+    """
+    if not file.is_last or not file.size:
+        return file.is_last
+    expected = max((other.size for other in files if other is not file), default=configured)
+    if kind.depth or file.size >= expected:
+        return False
+    return all(
+        not any(storage.pread(file.path, at, min(_PIECE, file.size - at)))
+        for at in range(0, file.size, _PIECE)
+    )
 
 
 def _hint(kind: _Kind) -> str:

@@ -109,6 +109,11 @@ class TimerMessageStore:
             finally:
                 self.close()
 
+    def abandon(self) -> None:
+        """End the thread and keep nothing, as a killed process would."""
+        self._thread.stop()
+        self.close()
+
     def close(self) -> None:
         """Let go of the files as they are."""
         self.log.close()

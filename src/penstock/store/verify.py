@@ -341,5 +341,5 @@ def verify_store(
     progress: Callable[[int, int], None] = lambda done, whole: None,
     limit: int = 1000,
 ) -> VerifyReport:
-    """Verify a directory. Raises NotAStore if it is none; ``limit`` bounds the faults kept, not their count."""
+    """Verify a directory. Raises NotAStore if it is none; ``limit`` bounds the faults kept, not counted."""
     return Verifier(StoreDirectory(storage, path, config), progress, limit).run()
