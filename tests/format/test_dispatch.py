@@ -105,5 +105,5 @@ def test_columns_have_a_row_for_each_record(log: tuple[int, list[bytes]]) -> Non
     columns = decode_columns(walk(buffer, 0, len(buffer), base).records)
     assert list(columns) == list(COLUMNS)
     assert {len(values) for values in columns.values()} == {len(records)}
-    assert columns["storeSize"] == [len(record) for record in records]
+    assert columns["size"] == [len(record) for record in records]
     assert columns["physicalOffset"] == [decode_record(record).physical_offset for record in records]

@@ -1,0 +1,761 @@
+"""Records as Arrow columns, without a Python object per row. Plain twin: format.columns.
+
+A batch is built in plain memory and exported through the Arrow capsules (`pyarrow.record_batch(batch)`, polars, duckdb):
+nothing here needs pyarrow. What a batch may take is bounded by the bytes of the records in it, never by a length that
+a record claims.
+"""
+
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from penstock._native.arrow cimport (
+    NULLABLE, Field, Shared, array_capsule, drop_shared, free_field, new_shared, own_buffer, schema_capsule, set_children,
+)
+from penstock._native.endian cimport get16, get32
+from penstock._native.reading cimport GetResult
+from penstock._native.record cimport (
+    CHECK_CRC, CHECK_OFFSET, CHECK_PROPERTY_CRC, CHECK_TORN, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span,
+    check_record, next_code_point, next_property, parse_record,
+)
+from penstock._native.record import STOPS
+from penstock._native.stored cimport Slab
+
+cdef enum:  # columns, in the order of the schema
+    TOPIC
+    QUEUE_ID
+    QUEUE_OFFSET
+    PHYSICAL_OFFSET
+    MESSAGE_ID
+    KEYS
+    TAGS
+    BODY
+    PROPERTIES
+    BORN_TIMESTAMP
+    STORE_TIMESTAMP
+    BORN_HOST
+    STORE_HOST
+    SYS_FLAG
+    FLAG
+    RECONSUME_TIMES
+    PREPARED_OFFSET
+    BODY_CRC
+    SIZE
+    UNIQUE_KEY
+    COLUMN_COUNT
+
+cdef enum:  # how a column lies in memory
+    NUMBER
+    TEXT
+    OPTIONAL_TEXT
+    MAP
+
+cdef enum:
+    NO_MEMORY = -1
+    FULL = -2
+    FEW_PAIRS = 16        # so many are compared one by one; more are sorted
+    HOST_LENGTH = 64
+    OWNED = COLUMN_COUNT * 6
+
+cdef struct Kind:
+    const char* name
+    const char* format
+    int layout
+    int width
+
+cdef Kind KINDS[COLUMN_COUNT]
+KINDS[TOPIC] = Kind(b"topic", b"u", TEXT, 0)
+KINDS[QUEUE_ID] = Kind(b"queueId", b"i", NUMBER, 4)
+KINDS[QUEUE_OFFSET] = Kind(b"queueOffset", b"l", NUMBER, 8)
+KINDS[PHYSICAL_OFFSET] = Kind(b"physicalOffset", b"l", NUMBER, 8)
+KINDS[MESSAGE_ID] = Kind(b"msgId", b"u", TEXT, 0)
+KINDS[KEYS] = Kind(b"keys", b"u", OPTIONAL_TEXT, 0)
+KINDS[TAGS] = Kind(b"tags", b"u", OPTIONAL_TEXT, 0)
+KINDS[BODY] = Kind(b"body", b"z", TEXT, 0)
+KINDS[PROPERTIES] = Kind(b"properties", b"+m", MAP, 0)
+KINDS[BORN_TIMESTAMP] = Kind(b"bornTimestamp", b"tsm:UTC", NUMBER, 8)
+KINDS[STORE_TIMESTAMP] = Kind(b"storeTimestamp", b"tsm:UTC", NUMBER, 8)
+KINDS[BORN_HOST] = Kind(b"bornHost", b"u", TEXT, 0)
+KINDS[STORE_HOST] = Kind(b"storeHost", b"u", TEXT, 0)
+KINDS[SYS_FLAG] = Kind(b"sysFlag", b"i", NUMBER, 4)
+KINDS[FLAG] = Kind(b"flag", b"i", NUMBER, 4)
+KINDS[RECONSUME_TIMES] = Kind(b"reconsumeTimes", b"i", NUMBER, 4)
+KINDS[PREPARED_OFFSET] = Kind(b"preparedTransactionOffset", b"l", NUMBER, 8)
+KINDS[BODY_CRC] = Kind(b"bodyCrc", b"i", NUMBER, 4)
+KINDS[SIZE] = Kind(b"size", b"i", NUMBER, 4)
+KINDS[UNIQUE_KEY] = Kind(b"uniqueKey", b"u", OPTIONAL_TEXT, 0)
+
+COLUMNS = tuple([KINDS[i].name.decode() for i in range(COLUMN_COUNT)])
+"""The names of all columns, in the order of the schema."""
+
+MAX_BATCH_BYTES = 1 << 29
+"""Records of one batch add up to no more, one large record aside: malformed text grows threefold when it is replaced,
+and 32-bit offsets must hold the result."""
+
+cdef int64_t BATCH_LIMIT = MAX_BATCH_BYTES
+cdef const char* HEX = "0123456789ABCDEF"
+cdef const char* LOWER = "0123456789abcdef"
+
+
+def _mapped_addresses_are_dotted():
+    """Whether this Python writes ::ffff:1.2.3.4 so; StoredMessage and the columns write the same."""
+    import ipaddress
+
+    return "." in str(ipaddress.IPv6Address("::ffff:1.2.3.4"))
+
+
+cdef bint DOTTED = _mapped_addresses_are_dotted()
+
+
+cdef struct Text:
+    int32_t* offsets
+    uint8_t* data
+    int64_t used
+    int64_t capacity
+
+cdef struct Column:
+    int field
+    int64_t nulls
+    uint8_t* numbers
+    uint8_t* validity
+    Text text             # of a map: the offsets count pairs
+    Text names
+    Text values
+    int64_t pairs
+    int64_t pair_capacity
+
+cdef struct Pair:
+    Span name
+    Span value
+    int32_t number
+
+
+cdef int make_room(Text* text, int64_t n) noexcept nogil:
+    cdef int64_t capacity = max(text.capacity * 2, text.used + n, 512)
+    cdef void* grown
+    if text.used + n > INT32_MAX:
+        return FULL
+    grown = realloc(text.data, min(capacity, INT32_MAX))
+    if grown == NULL:
+        return NO_MEMORY
+    text.data = <uint8_t*> grown
+    text.capacity = min(capacity, INT32_MAX)
+    return 0
+
+
+cdef inline int append(Text* text, const uint8_t* p, int64_t n) noexcept nogil:
+    cdef int code
+    if text.used + n > text.capacity:
+        code = make_room(text, n)
+        if code != 0:
+            return code
+    memcpy(text.data + text.used, p, n)
+    text.used += n
+    return 0
+
+
+cdef int resize(void** p, int64_t n) noexcept nogil:
+    cdef void* grown = realloc(p[0], n if n else 1)
+    if grown == NULL:
+        return NO_MEMORY
+    p[0] = grown
+    return 0
+
+
+cdef bint plain(const uint8_t* p, int64_t n) noexcept nogil:
+    """Whether all bytes are ASCII."""
+    cdef uint64_t word, seen = 0
+    cdef int64_t i = 0
+    while i + 8 <= n:
+        memcpy(&word, p + i, 8)
+        seen |= word
+        i += 8
+    while i < n:
+        seen |= p[i]
+        i += 1
+    return (seen & 0x8080808080808080ULL) == 0
+
+
+cdef int write_number(int64_t value, char* out) noexcept nogil:
+    cdef char digits[24]
+    cdef int n = 0, length = 0
+    if value < 0:
+        out[0] = c'-'
+        length = 1
+        value = -value
+    while True:
+        digits[n] = <char> (48 + value % 10)
+        n += 1
+        value //= 10
+        if value == 0:
+            break
+    while n:
+        n -= 1
+        out[length] = digits[n]
+        length += 1
+    return length
+
+
+cdef int write_v4(const uint8_t* p, char* out) noexcept nogil:
+    cdef int i, length = 0
+    for i in range(4):
+        if i:
+            out[length] = c'.'
+            length += 1
+        length += write_number(p[i], out + length)
+    return length
+
+
+cdef int write_v6(const uint8_t* p, char* out) noexcept nogil:
+    """Lower-case groups without leading zeros; the first of the longest runs of zero groups becomes '::'."""
+    cdef uint32_t groups[8]
+    cdef int i, digit, run = 0, best = 0, best_end = 0, length = 0, last = 8
+    cdef bint started
+    for i in range(8):
+        groups[i] = (p[2 * i] << 8) | p[2 * i + 1]
+        run = run + 1 if groups[i] == 0 else 0
+        if run > best:
+            best = run
+            best_end = i + 1
+    if DOTTED and groups[5] == 0xFFFF and best == 5 and best_end == 5:
+        last = 6
+    if best < 2:
+        best_end = -1
+    i = 0
+    while i < last:
+        if i == best_end - best and best_end > 0:
+            out[length] = c':'
+            out[length + 1] = c':'
+            length += 2
+            i = best_end
+            continue
+        if length and out[length - 1] != c':':
+            out[length] = c':'
+            length += 1
+        started = False
+        for digit in range(4):
+            if started or digit == 3 or (groups[i] >> (12 - 4 * digit)) & 15:
+                started = True
+                out[length] = LOWER[(groups[i] >> (12 - 4 * digit)) & 15]
+                length += 1
+        i += 1
+    if last == 6:
+        out[length] = c':'
+        length += 1 + write_v4(p + 12, out + length + 1)
+    return length
+
+
+cdef int write_host(const uint8_t* p, bint v6, char* out) noexcept nogil:
+    """`1.2.3.4:5` or `[::1]:5`; `out` has HOST_LENGTH bytes."""
+    cdef int length
+    if v6:
+        out[0] = c'['
+        length = 1 + write_v6(p, out + 1)
+        out[length] = c']'
+        length += 1
+    else:
+        length = write_v4(p, out)
+    out[length] = c':'
+    return length + 1 + write_number(get32(p + (16 if v6 else 4)), out + length + 1)
+
+
+cdef int compare_pairs(const void* left, const void* right) noexcept nogil:
+    """By name, then by place."""
+    cdef const Pair* a = <const Pair*> left
+    cdef const Pair* b = <const Pair*> right
+    cdef int order = memcmp(a.name.at, b.name.at, min(a.name.length, b.name.length))
+    if order == 0:
+        order = a.name.length - b.name.length
+    return order if order != 0 else a.number - b.number
+
+
+cdef inline bint is_named(const Pair* pair, const char* name, int32_t n) noexcept nogil:
+    return pair.name.length == n and memcmp(pair.name.at, name, n) == 0
+
+
+cdef class Batch:
+    """Columns of some messages. `pyarrow.record_batch(batch)` and others take it without copying, any number of times."""
+
+    cdef Field root
+    cdef Shared* shared
+    cdef readonly int64_t num_rows
+    cdef readonly int64_t nbytes
+    cdef readonly tuple column_names
+
+    def __dealloc__(self):
+        free_field(&self.root)
+        drop_shared(self.shared)
+
+    def __len__(self):
+        return self.num_rows
+
+    def __arrow_c_schema__(self):
+        return schema_capsule(&self.root)
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Schema and array capsules. Another schema may be wished for; the types stay as they are."""
+        return schema_capsule(&self.root), array_capsule(&self.root, self.shared)
+
+    def __repr__(self):
+        return f"<Batch {self.num_rows} rows, {len(self.column_names)} columns, {self.nbytes} bytes>"
+
+
+cdef class Builder:
+    """Rows so far. `finish` makes a batch of them and leaves the builder empty."""
+
+    cdef Column columns[COLUMN_COUNT]
+    cdef int count
+    cdef int64_t rows
+    cdef int64_t row_capacity
+    cdef bint want_pairs
+    cdef Pair* pairs
+    cdef Pair* sorted_pairs
+    cdef int32_t pair_count
+    cdef int32_t pair_capacity
+    cdef int32_t sorted_capacity
+    cdef Text cleaned_topic
+    cdef Text cleaned_properties
+    cdef tuple names
+
+    def __cinit__(self, object columns=None):
+        cdef int i
+        cdef list names = list(COLUMNS if columns is None else columns)
+        if len(set(names)) != len(names):
+            raise ValueError(f"a column is asked for twice: {', '.join(names)}")
+        for name in names:
+            if name not in COLUMNS:
+                raise ValueError(f"no column {name!r}; there are {', '.join(COLUMNS)}")
+            i = COLUMNS.index(name)
+            memset(&self.columns[self.count], 0, sizeof(Column))
+            self.columns[self.count].field = i
+            self.count += 1
+            if i == KEYS or i == TAGS or i == UNIQUE_KEY or i == PROPERTIES:
+                self.want_pairs = True
+        self.names = tuple(names)
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.count):
+            free(self.columns[i].numbers)
+            free(self.columns[i].validity)
+            free_text(&self.columns[i].text)
+            free_text(&self.columns[i].names)
+            free_text(&self.columns[i].values)
+        free(self.pairs)
+        free(self.sorted_pairs)
+        free_text(&self.cleaned_topic)
+        free_text(&self.cleaned_properties)
+
+    cdef int reserve_rows(self, int64_t rows) noexcept nogil:
+        """Room for so many rows in every column, so that `add` writes numbers and offsets unchecked."""
+        cdef int i, layout
+        cdef Column* c
+        cdef int64_t old = (self.row_capacity + 7) // 8, new = (rows + 7) // 8
+        for i in range(self.count):
+            c = &self.columns[i]
+            layout = KINDS[c.field].layout
+            if layout == NUMBER:
+                if resize(<void**> &c.numbers, rows * KINDS[c.field].width) != 0:
+                    return NO_MEMORY
+                continue
+            if resize(<void**> &c.text.offsets, (rows + 1) * sizeof(int32_t)) != 0:
+                return NO_MEMORY
+            if layout == OPTIONAL_TEXT:
+                if resize(<void**> &c.validity, new) != 0:
+                    return NO_MEMORY
+                memset(c.validity + old, 0, new - old)
+        self.row_capacity = rows
+        return 0
+
+    cdef int clean(self, const uint8_t* p, int32_t n, Text* scratch, Span* out) noexcept nogil:
+        """Text that is surely UTF-8: as it is, or copied with each malformed piece replaced by U+FFFD."""
+        cdef int32_t at = 0, start
+        cdef int code
+        out.at = p
+        out.length = n
+        if plain(p, n):
+            return 0
+        scratch.used = 0
+        if scratch.capacity < 3 * <int64_t> n:
+            code = make_room(scratch, 3 * <int64_t> n)
+            if code != 0:
+                return code
+        while at < n:
+            start = at
+            if next_code_point(p, n, &at) == 0xFFFD:
+                memcpy(scratch.data + scratch.used, b"\xef\xbf\xbd", 3)
+                scratch.used += 3
+            else:
+                memcpy(scratch.data + scratch.used, p + start, at - start)
+                scratch.used += at - start
+        out.at = scratch.data
+        out.length = <int32_t> scratch.used
+        return 0
+
+    cdef int read_pairs(self, const uint8_t* p, int32_t n) noexcept nogil:
+        """The properties as the parser sees them, in order, equal names included."""
+        cdef int32_t at = 0
+        cdef Span text, name, value
+        cdef int code = self.clean(p, n, &self.cleaned_properties, &text)
+        cdef Pair* pair
+        if code != 0:
+            return code
+        self.pair_count = 0
+        while next_property(text.at, text.length, &at, &name, &value):
+            if self.pair_count == self.pair_capacity:
+                if resize(<void**> &self.pairs, max(FEW_PAIRS, self.pair_capacity * 2) * sizeof(Pair)) != 0:
+                    return NO_MEMORY
+                self.pair_capacity = max(FEW_PAIRS, self.pair_capacity * 2)
+            pair = &self.pairs[self.pair_count]
+            pair.name = name
+            pair.value = value
+            pair.number = self.pair_count
+            self.pair_count += 1
+        return 0
+
+    cdef int unite_pairs(self) noexcept nogil:
+        """Equal names become one: the first keeps its place and takes the last value. The others get no name."""
+        cdef int32_t i, k, n = self.pair_count
+        cdef Pair* s
+        if n <= FEW_PAIRS:
+            for i in range(1, n):
+                for k in range(i):
+                    if is_named(&self.pairs[k], <const char*> self.pairs[i].name.at, self.pairs[i].name.length):
+                        self.pairs[k].value = self.pairs[i].value
+                        self.pairs[i].name.length = 0
+                        break
+            return 0
+        if self.sorted_capacity < n:
+            if resize(<void**> &self.sorted_pairs, self.pair_capacity * sizeof(Pair)) != 0:
+                return NO_MEMORY
+            self.sorted_capacity = self.pair_capacity
+        s = self.sorted_pairs
+        memcpy(s, self.pairs, n * sizeof(Pair))
+        qsort(s, n, sizeof(Pair), compare_pairs)
+        i = 0
+        while i < n:
+            k = i + 1
+            while k < n and is_named(&s[k], <const char*> s[i].name.at, s[i].name.length):
+                self.pairs[s[k].number].name.length = 0
+                k += 1
+            self.pairs[s[i].number].value = s[k - 1].value
+            i = k
+        return 0
+
+    cdef int add_map(self, Column* c) noexcept nogil:
+        cdef int32_t i
+        cdef int64_t capacity
+        cdef int code = self.unite_pairs()
+        if code != 0:
+            return code
+        c.text.offsets[self.rows] = <int32_t> c.pairs
+        # One more than pairs: an offset follows the last.
+        if c.pairs + self.pair_count + 1 > c.pair_capacity:
+            capacity = max(c.pair_capacity * 2, c.pairs + self.pair_count + 1, 64)
+            if resize(<void**> &c.names.offsets, capacity * sizeof(int32_t)) != 0:
+                return NO_MEMORY
+            if resize(<void**> &c.values.offsets, capacity * sizeof(int32_t)) != 0:
+                return NO_MEMORY
+            c.pair_capacity = capacity
+        for i in range(self.pair_count):
+            if self.pairs[i].name.length == 0:
+                continue
+            c.names.offsets[c.pairs] = <int32_t> c.names.used
+            c.values.offsets[c.pairs] = <int32_t> c.values.used
+            code = append(&c.names, self.pairs[i].name.at, self.pairs[i].name.length)
+            if code == 0:
+                code = append(&c.values, self.pairs[i].value.at, self.pairs[i].value.length)
+            if code != 0:
+                return code
+            c.pairs += 1
+        return 0
+
+    cdef int add_optional(self, Column* c, const char* name, int32_t n) noexcept nogil:
+        """The last property of that name, or null."""
+        cdef int32_t i = self.pair_count
+        while i:
+            i -= 1
+            if is_named(&self.pairs[i], name, n):
+                c.validity[self.rows >> 3] |= <uint8_t> (1 << (self.rows & 7))
+                return append(&c.text, self.pairs[i].value.at, self.pairs[i].value.length)
+        c.nulls += 1
+        return 0
+
+    cdef int add(self, const uint8_t* p, const Record* r, int64_t queue_offset) noexcept nogil:
+        """One more row. A row that fails half way is not counted."""
+        cdef int i, code = 0
+        cdef int length
+        cdef Column* c
+        cdef Span topic
+        cdef char text[HOST_LENGTH]
+        cdef bint united = False
+        if self.rows == self.row_capacity:
+            code = self.reserve_rows(max(64, self.row_capacity * 2))
+            if code != 0:
+                return code
+        if self.want_pairs:
+            code = self.read_pairs(p + r.properties_at, r.properties_length)
+            if code != 0:
+                return code
+        for i in range(self.count):
+            c = &self.columns[i]
+            if c.text.offsets != NULL:
+                c.text.offsets[self.rows] = <int32_t> c.text.used
+            if c.field == TOPIC:
+                code = self.clean(p + r.topic_at, r.topic_length, &self.cleaned_topic, &topic)
+                if code == 0:
+                    code = append(&c.text, topic.at, topic.length)
+            elif c.field == QUEUE_ID:
+                (<int32_t*> c.numbers)[self.rows] = r.queue_id
+            elif c.field == QUEUE_OFFSET:
+                (<int64_t*> c.numbers)[self.rows] = queue_offset
+            elif c.field == PHYSICAL_OFFSET:
+                (<int64_t*> c.numbers)[self.rows] = r.physical_offset
+            elif c.field == MESSAGE_ID:
+                code = add_message_id(&c.text, p, r)
+            elif c.field == KEYS:
+                code = self.add_optional(c, b"KEYS", 4)
+            elif c.field == TAGS:
+                code = self.add_optional(c, b"TAGS", 4)
+            elif c.field == BODY:
+                code = append(&c.text, p + r.body_at, r.body_length)
+            elif c.field == PROPERTIES:
+                united = True  # last of all: it takes names away
+            elif c.field == BORN_TIMESTAMP:
+                (<int64_t*> c.numbers)[self.rows] = r.born_timestamp
+            elif c.field == STORE_TIMESTAMP:
+                (<int64_t*> c.numbers)[self.rows] = r.store_timestamp
+            elif c.field == BORN_HOST:
+                length = write_host(p + 48, (r.sys_flag & SYS_BORN_V6) != 0, text)
+                code = append(&c.text, <const uint8_t*> text, length)
+            elif c.field == STORE_HOST:
+                length = write_host(p + r.store_host_at, (r.sys_flag & SYS_STORE_V6) != 0, text)
+                code = append(&c.text, <const uint8_t*> text, length)
+            elif c.field == SYS_FLAG:
+                (<int32_t*> c.numbers)[self.rows] = r.sys_flag
+            elif c.field == FLAG:
+                (<int32_t*> c.numbers)[self.rows] = r.flag
+            elif c.field == RECONSUME_TIMES:
+                (<int32_t*> c.numbers)[self.rows] = r.reconsume_times
+            elif c.field == PREPARED_OFFSET:
+                (<int64_t*> c.numbers)[self.rows] = r.prepared_offset
+            elif c.field == BODY_CRC:
+                (<int32_t*> c.numbers)[self.rows] = r.body_crc
+            elif c.field == SIZE:
+                (<int32_t*> c.numbers)[self.rows] = r.size
+            else:
+                code = self.add_optional(c, b"UNIQ_KEY", 8)
+            if code != 0:
+                return code
+        if united:
+            for i in range(self.count):
+                if self.columns[i].field == PROPERTIES:
+                    code = self.add_map(&self.columns[i])
+                    if code != 0:
+                        return code
+        self.rows += 1
+        return 0
+
+    cdef Batch finish(self):
+        """The rows as a batch that owns their memory."""
+        cdef Batch batch = Batch.__new__(Batch)
+        cdef int i
+        cdef Column* c
+        cdef Field* f
+        if self.rows == self.row_capacity and self.reserve_rows(self.rows + 1) != 0:
+            raise MemoryError()
+        batch.shared = new_shared(OWNED)
+        batch.root.name = b""
+        batch.root.format = b"+s"
+        batch.root.length = self.rows
+        batch.root.buffer_count = 1
+        if batch.shared == NULL or set_children(&batch.root, self.count) != 0:
+            raise MemoryError()
+        batch.num_rows = self.rows
+        batch.column_names = self.names
+        for i in range(self.count):
+            c = &self.columns[i]
+            f = &batch.root.children[i]
+            f.name = KINDS[c.field].name
+            f.format = KINDS[c.field].format
+            f.length = self.rows
+            if KINDS[c.field].layout == NUMBER:
+                f.buffer_count = 2
+                f.buffers[1] = hand_over(batch.shared, <void**> &c.numbers)
+                batch.nbytes += self.rows * KINDS[c.field].width
+            elif KINDS[c.field].layout == MAP:
+                batch.nbytes += self.finish_map(c, f, batch.shared)
+            else:
+                batch.nbytes += finish_text(&c.text, f, self.rows, batch.shared)
+                if c.validity != NULL:
+                    f.flags = NULLABLE
+                    f.nulls = c.nulls
+                    batch.nbytes += (self.rows + 7) // 8 if c.nulls else 0
+                    f.buffers[0] = hand_over(batch.shared, <void**> &c.validity)
+            memset(c, 0, sizeof(Column))
+        self.rows = self.row_capacity = 0
+        self.count = 0
+        return batch
+
+    cdef int64_t finish_map(self, Column* c, Field* f, Shared* shared) except -1:
+        cdef Field* entries
+        cdef int64_t size = (self.rows + 1) * <int64_t> sizeof(int32_t)
+        if c.pair_capacity == 0:  # no row at all
+            if resize(<void**> &c.names.offsets, sizeof(int32_t)) != 0:
+                raise MemoryError()
+            if resize(<void**> &c.values.offsets, sizeof(int32_t)) != 0:
+                raise MemoryError()
+        c.text.offsets[self.rows] = <int32_t> c.pairs
+        f.buffer_count = 2
+        f.buffers[1] = hand_over(shared, <void**> &c.text.offsets)
+        if set_children(f, 1) != 0 or set_children(&f.children[0], 2) != 0:
+            raise MemoryError()
+        entries = &f.children[0]
+        entries.name = b"entries"
+        entries.format = b"+s"
+        entries.length = c.pairs
+        entries.buffer_count = 1
+        entries.children[0].name = b"key"
+        entries.children[1].name = b"value"
+        entries.children[0].format = entries.children[1].format = b"u"
+        entries.children[0].length = entries.children[1].length = c.pairs
+        entries.children[1].flags = NULLABLE  # never null, but that is what a map of strings is elsewhere
+        size += finish_text(&c.names, &entries.children[0], c.pairs, shared)
+        return size + finish_text(&c.values, &entries.children[1], c.pairs, shared)
+
+
+cdef void free_text(Text* text) noexcept nogil:
+    free(text.offsets)
+    free(text.data)
+
+
+cdef void* hand_over(Shared* shared, void** buffer) noexcept nogil:
+    cdef void* taken = buffer[0]
+    buffer[0] = NULL
+    own_buffer(shared, taken)
+    return taken
+
+
+cdef int64_t finish_text(Text* text, Field* f, int64_t rows, Shared* shared) except -1:
+    """Offsets and bytes of a text column into its field; the bytes it has."""
+    if text.data == NULL and make_room(text, 1) != 0:
+        raise MemoryError()
+    text.offsets[rows] = <int32_t> text.used
+    f.buffer_count = 3
+    f.buffers[1] = hand_over(shared, <void**> &text.offsets)
+    f.buffers[2] = hand_over(shared, <void**> &text.data)
+    return text.used + (rows + 1) * <int64_t> sizeof(int32_t)
+
+
+cdef int add_message_id(Text* text, const uint8_t* p, const Record* r) noexcept nogil:
+    """Store host and physical offset in upper-case hexadecimal; the record has both as bytes."""
+    cdef uint8_t out[56]
+    cdef int i, n = 20 if r.sys_flag & SYS_STORE_V6 else 8
+    for i in range(n):
+        out[2 * i] = HEX[p[r.store_host_at + i] >> 4]
+        out[2 * i + 1] = HEX[p[r.store_host_at + i] & 15]
+    for i in range(8):
+        out[2 * (n + i)] = HEX[p[28 + i] >> 4]
+        out[2 * (n + i) + 1] = HEX[p[28 + i] & 15]
+    return append(text, out, 2 * (n + 8))
+
+
+def decode_result(GetResult result not None, object columns=None):
+    """The messages of a get as a batch; `columns`: the names wanted, in their order, None for all.
+
+    A record that holds an inner batch is one row. ValueError for an unknown name or a damaged record.
+    """
+    cdef Builder builder = Builder(columns)
+    cdef Py_ssize_t i = 0, n = len(result.slabs)
+    cdef const uint8_t** bases = <const uint8_t**> malloc((n + 1) * sizeof(void*))
+    cdef const uint8_t* p
+    cdef Record r
+    cdef int64_t total = 0
+    cdef int code = 0, parsed = REC_OK
+    if bases == NULL:
+        raise MemoryError()
+    try:
+        for i in range(n):
+            bases[i] = (<Slab> result.slabs[i]).base
+        i = 0
+        with nogil:
+            code = builder.reserve_rows(result.count + 1)
+            while i < result.count and code == 0:
+                p = bases[result.places[i].slab] + result.places[i].position
+                parsed = parse_record(p, result.places[i].size, &r)
+                if parsed != REC_OK:
+                    break
+                total += r.size
+                if total > BATCH_LIMIT and i > 0:
+                    code = FULL
+                    break
+                code = builder.add(p, &r, result.places[i].queue_offset)
+                i += 1
+    finally:
+        free(bases)
+    if parsed != REC_OK:
+        raise ValueError(f"the record at queue offset {result.places[i].queue_offset} is damaged: {STOPS[parsed]}")
+    raise_for(code)
+    return builder.finish()
+
+
+def decode_log(
+    const uint8_t[::1] buffer not None,
+    int64_t start,
+    int64_t end,
+    int64_t base_offset,
+    *,
+    object columns=None,
+    int64_t max_rows=65536,
+    int64_t max_bytes=64 << 20,
+    bint check_crc=True,
+    bint check_offset=True,
+    bint check_property_crc=False,
+    bint check_torn=False,
+):
+    """(batch, end position, stop): the records of buffer[start:end], whose byte 0 has physical offset `base_offset`.
+
+    `stop` is the walk's ("end", "blank", "crc", ...), or "limit" after `max_rows` rows or before the record that would
+    exceed `max_bytes` of records; then go on at the end position. The first record is taken whatever its size.
+    """
+    cdef Builder builder = Builder(columns)
+    cdef Record r
+    cdef int64_t at = start
+    cdef int code = REC_OK, failed = 0
+    cdef bint limited = False
+    cdef int checks = (
+        (CHECK_CRC if check_crc else 0) | (CHECK_OFFSET if check_offset else 0)
+        | (CHECK_PROPERTY_CRC if check_property_crc else 0) | (CHECK_TORN if check_torn else 0)
+    )
+    if start < 0 or start > end or end > buffer.shape[0]:
+        raise ValueError("the run lies outside of the buffer")
+    if max_rows < 1 or max_bytes < 1:
+        raise ValueError("a batch has at least one row")
+    max_bytes = min(max_bytes, BATCH_LIMIT)
+    with nogil:
+        while at < end:
+            if builder.rows == max_rows:
+                limited = True
+                break
+            code = parse_record(&buffer[0] + at, end - at, &r)
+            if code == REC_OK and builder.rows and at - start + r.size > max_bytes:
+                limited = True
+                break
+            if code == REC_OK:
+                code = check_record(&buffer[0] + at, &r, base_offset + at, checks)
+            if code != REC_OK:
+                break
+            failed = builder.add(&buffer[0] + at, &r, r.queue_offset)
+            if failed != 0:
+                break
+            at += r.size
+    raise_for(failed)
+    return builder.finish(), at, "limit" if limited else STOPS[code]
+
+
+cdef int raise_for(int code) except -1:
+    if code == NO_MEMORY:
+        raise MemoryError()
+    if code != 0:
+        raise ValueError("the messages are too large for one batch; ask for fewer")
+    return 0
