@@ -70,6 +70,10 @@ class QueueFile:
     size: int
     is_last: bool
 
+    def holds(self, offset: int) -> bool:
+        """Whether a byte of the queue lies in this file."""
+        return self.begin <= offset < self.begin + self.size
+
 
 def is_queue_file_name(name: str) -> bool:
     """Whether a name is that of a file queue's file: an offset of at least 20 digits."""

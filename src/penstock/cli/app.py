@@ -1,0 +1,51 @@
+"""The tree of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from penstock.bench.command import app as bench_app
+from penstock.cli.configuration import app as config_app
+from penstock.cli.sending import send
+from penstock.cli.storing import app as store_app
+from penstock.cli.tailing import tail
+
+app = typer.Typer(
+    help="A durable message log that keeps Apache RocketMQ's bytes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(store_app, name="store")
+app.add_typer(config_app, name="config")
+app.add_typer(bench_app, name="bench")
+app.command("send")(send)
+app.command("tail")(tail)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import penstock
+
+        print(f"penstock {penstock.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], typer.Option(help="How much is logged to stderr.")
+    ] = "warning",
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(help="Lines for people, or an object a line for programs.")
+    ] = "text",
+) -> None:
+    """A durable message log that keeps Apache RocketMQ's bytes."""
+    from penstock.cli.logs import set_up_logs
+
+    set_up_logs(log_level, log_format)

@@ -1,0 +1,300 @@
+"""A consistent copy of a store directory, taken while it is written or after it was closed.
+
+A closed (or killed) directory is copied as it is. Of one in use everything up to one place in the log is
+copied: what is on disk when the store itself does it, what is queued when another process does. Queues, index
+and checkpoint of the copy are cut to that place, so that it opens like a store that was closed there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from penstock._native.index import Index
+from penstock._native.units import count_before, first_nonzero
+from penstock.errors import UsageError
+from penstock.files.disk import DiskStorage
+from penstock.files.storage import Storage
+from penstock.format.batchunit import BATCH_UNIT_SIZE
+from penstock.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, encode_checkpoint
+from penstock.store.directory import StoreDirectory
+from penstock.store.indexfile import HEADER, layout_of
+from penstock.store.indexverifier import is_index_name
+from penstock.store.logwindow import LogWindow
+from penstock.store.sizes import QueueFile, files_of, queue_folders
+from penstock.store.verify import verify_store
+
+if TYPE_CHECKING:
+    from penstock.store.messagestore import MessageStore
+
+PIECE = 1 << 20
+UNIT = 20
+_NOT_COPIED = frozenset(("lock", "penstock.damaged"))
+_ENTRY_OFFSET = struct.Struct(">q")
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class BackupReport:
+    """What was copied. ``bytes`` counts data, not the holes of sparse files."""
+
+    path: str
+    target: str
+    live: bool
+    end_offset: int
+    files: int = 0
+    bytes: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def backup_store(path: str, target: str, *, progress: Progress = lambda done, whole: None) -> BackupReport:
+    """Copy a directory that this process does not have open. Raises NotAStore; UsageError for the target."""
+    directory = StoreDirectory(None, path)
+    if directory.size_faults:
+        raise directory.size_faults[0]
+    copy = _Copy(directory.storage, path, target, live=directory.is_live, progress=progress)
+    if not directory.is_live:
+        return copy.as_it_is(directory)
+    copy.settings()
+    fresh = StoreDirectory(None, path)
+    return copy.up_to(fresh, max(fresh.queued_end, fresh.min_physical_offset))
+
+
+def backup_live(store: MessageStore, target: str) -> BackupReport:
+    """Copy a store that this process has open, up to ``flushed_where``."""
+    copy = _Copy(store.storage, str(store.path), target, live=True)
+    copy.settings()
+    end = store.flushed_where
+    store.wait_visible(end)
+    return copy.up_to(StoreDirectory(store.storage, str(store.path), store.config), end)
+
+
+class _Copy:
+    """One copy in the making."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        target: str,
+        *,
+        live: bool,
+        progress: Progress = lambda done, whole: None,
+    ) -> None:
+        self.storage = storage
+        self.path = path
+        self.target = target
+        self.report = BackupReport(path, target, live, 0)
+        self._progress = progress
+        self._window = LogWindow(storage, PIECE)
+        self._whole = 1
+        _check_target(storage, path, target)
+        storage.makedirs(target)
+
+    # -- a directory that nobody writes ------------------------------------------------------------
+
+    def as_it_is(self, directory: StoreDirectory) -> BackupReport:
+        """Every file as it lies there, an ``abort`` of a killed owner included."""
+        files = list(_tree(self.storage, PurePath(self.path), PurePath()))
+        self._whole = max(1, sum(size for _, size in files))
+        for name, size in files:
+            self._copy(str(name), size)
+        self.report.end_offset = max(directory.queued_end, directory.min_physical_offset)
+        return self._done()
+
+    # -- a directory in use ------------------------------------------------------------------------
+
+    def settings(self) -> None:
+        """Offsets of groups and services: first of all, for they must not be ahead of the copied log."""
+        folder = PurePath(self.path) / "config"
+        if not self.storage.exists(str(folder)):
+            return
+        for name, size in _tree(self.storage, folder, PurePath("config")):
+            if not name.name.endswith(".tmp"):
+                self._copy(str(name), size)
+
+    def up_to(self, directory: StoreDirectory, end: int) -> BackupReport:
+        """Everything that belongs to the log before ``end``."""
+        self.report.end_offset = end
+        files = [file for file in directory.log_files if file.begin < end]
+        self._whole = max(1, end - (files[0].begin if files else 0))
+        for file in files:
+            self._copy_log(file, end)
+        for kind, unit in (("consumequeue", UNIT), ("batchconsumequeue", BATCH_UNIT_SIZE)):
+            self._copy_queues(directory, kind, unit, end)
+        for _, _, folder in queue_folders(self.storage, directory.path("consumequeue_ext")):
+            for file in files_of(self.storage, folder):
+                self._copy(self._name(file.path), file.size)
+        self._copy_index(directory, end)
+        self._copy_checkpoint(directory.checkpoint, end)
+        report = self._done()
+        # Queues and index were read while somebody wrote them: see that nothing is missing.
+        if not verify_store(self.target, storage=self.storage, config=directory.config).healthy:
+            from penstock.store.opening import open_writable
+
+            open_writable(
+                self.target, storage=self.storage, config=directory.config, background=False, rebuild=True
+            ).close()
+        return report
+
+    def _copy_log(self, file: QueueFile, end: int) -> None:
+        try:
+            self._copy(self._name(file.path), file.size, limit=end - file.begin)
+        except FileNotFoundError:
+            # The oldest files may be removed while we copy; a hole in the middle is not possible.
+            if self.storage.exists(str(PurePath(self.target) / "commitlog")):
+                raise
+
+    def _copy_queues(self, directory: StoreDirectory, kind: str, unit: int, end: int) -> None:
+        for _, _, folder in queue_folders(self.storage, directory.path(kind)):
+            for file in files_of(self.storage, folder):
+                try:
+                    limit = self._units_before(file, unit, end) * unit
+                    if limit:
+                        self._copy(self._name(file.path), file.size, limit=limit)
+                except FileNotFoundError:
+                    continue  # expired meanwhile
+
+    def _units_before(self, file: QueueFile, unit: int, end: int) -> int:
+        """How many leading units of a file point before a place in the log."""
+        at = 0
+        while at < file.size:
+            data = bytes(self._window.load(file, at, PIECE // unit * unit))
+            whole = len(data) // unit
+            heads = data if unit == UNIT else _as_units(data, unit)
+            count = int(count_before(heads, end)[0])
+            if count < whole or not whole:
+                return at // unit + count
+            at += whole * unit
+        return at // unit
+
+    def _copy_index(self, directory: StoreDirectory, end: int) -> None:
+        folder = directory.path("index")
+        if not self.storage.exists(folder):
+            return
+        layout = (directory.config.max_hash_slot_num, directory.config.max_index_num)
+        for entry in self.storage.listdir(folder):
+            if entry.is_dir or not is_index_name(entry.name):
+                continue
+            name = str(PurePath("index") / entry.name)
+            try:
+                slots, capacity = layout_of(self.storage, str(PurePath(folder) / entry.name), layout)
+                self._copy(name, entry.size)
+            except FileNotFoundError:
+                continue
+            self._cut_index(str(PurePath(self.target) / name), entry.size, slots, capacity, end)
+
+    def _cut_index(self, path: str, size: int, slots: int, capacity: int, end: int) -> None:
+        """Keep the entries of records before the end; the slots are made again from them."""
+        mapping = self.storage.open_mapping(path, size, reserve=True)
+        try:
+            view = mapping.view_writable(0, size)
+            try:
+                index = Index(view, slots, capacity, True)
+                low, high = 1, index.count
+                while low < high:
+                    middle = (low + high) // 2
+                    place = _ENTRY_OFFSET.unpack_from(view, HEADER + 4 * slots + 20 * middle + 4)[0]
+                    low, high = (middle + 1, high) if place < end else (low, middle)
+                if low > 1:
+                    index.cut(low)
+                    mapping.sync()
+            finally:
+                view.release()
+        finally:
+            mapping.close()
+        if low <= 1:
+            self.storage.unlink(path)
+
+    def _copy_checkpoint(self, checkpoint: Checkpoint, end: int) -> None:
+        """The times stay: they are those of older records. Places in the log are cut."""
+        cut = checkpoint._replace(
+            master_flushed_offset=min(checkpoint.master_flushed_offset, end),
+            confirm_phy_offset=0,
+            logics_physical_offset=0
+            if checkpoint.logics_physical_offset >= end
+            else checkpoint.logics_physical_offset,
+            index_msg_timestamp=0,
+            physic_msg_timestamp=0,
+            logics_msg_timestamp=0,
+        )
+        self.storage.write_atomic(str(PurePath(self.target) / "checkpoint"), encode_checkpoint(cut))
+        self.report.files += 1
+        self.report.bytes += CHECKPOINT_SIZE
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _name(self, path: str) -> str:
+        return str(PurePath(path).relative_to(self.path))
+
+    def _copy(self, name: str, size: int, *, limit: int | None = None) -> None:
+        """Copy a file up to ``limit``; its size stays, and what is zero stays a hole."""
+        target = PurePath(self.target) / name
+        source = QueueFile(str(PurePath(self.path) / name), 0, size, True)
+        end = size if limit is None else min(size, limit)
+        self._window.close()
+        at = min(end, self._window.next_data(source, 0)) if size else 0
+        self.storage.makedirs(str(target.parent))
+        if size == 0:
+            self.storage.create_file(str(target))
+            self.report.files += 1
+            return
+        made = self.storage.open_sparse(str(target), size, create=True)
+        try:
+            while at < end:
+                view = self._window.load(source, at)[: end - at]
+                if not view:
+                    break
+                if first_nonzero(view) >= 0:
+                    made.write(at, view)
+                    self.report.bytes += len(view)
+                at += len(view)
+                self._progress(self.report.bytes, self._whole)
+                at = min(end, self._window.next_data(source, at)) if at < end else at
+        finally:
+            made.close()
+        self.report.files += 1
+
+    def _done(self) -> BackupReport:
+        self._window.close()
+        if isinstance(self.storage, DiskStorage):
+            os.sync()  # thousands of queue files: one call instead of one each
+        return self.report
+
+
+def _as_units(data: bytes, unit: int) -> bytes:
+    """The first twenty bytes of each batch unit: place and size are where a simple unit has them."""
+    return b"".join(data[at : at + UNIT] for at in range(0, len(data) // unit * unit, unit))
+
+
+def _check_target(storage: Storage, path: str, target: str) -> None:
+    inner, outer = Path(target).absolute(), Path(path).absolute()
+    if inner == outer or outer in inner.parents:
+        raise UsageError("the copy cannot lie inside of the store", file=target)
+    try:
+        if storage.listdir(target):
+            raise UsageError(
+                "there is something already", file=target, hint="name a new or an empty directory"
+            )
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        raise UsageError("this is a file", file=target) from None
+
+
+def _tree(storage: Storage, folder: PurePath, name: PurePath) -> Iterator[tuple[PurePath, int]]:
+    """Every file below a folder, by its name in the store, with its size."""
+    for entry in storage.listdir(str(folder)):
+        if entry.name in _NOT_COPIED and name == PurePath():
+            continue
+        if entry.is_dir:
+            yield from _tree(storage, folder / entry.name, name / entry.name)
+        else:
+            yield name / entry.name, entry.size
