@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from penstock.clock import ManualClock
 from penstock.config import StoreConfig
 from penstock.message import Message, parse_properties, unique_id
 from penstock.message.ids import message_id_of
 from penstock.message.properties import message_property_bytes
 from penstock.message.topic import SCHEDULE_TOPIC
+
+FAKE_ONLY = pytest.mark.parametrize("store", ["fake"], indirect=True)
+"""For tests that do to a store what no real one lets be done to it."""
 
 Hook = Callable[[Message, Any], "Message | str"]
 

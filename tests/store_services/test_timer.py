@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakestore import FakeStore
+from fakestore import FAKE_ONLY, FakeStore
 
 from penstock.clock import ManualClock
 from penstock.errors import FlushFailed, StoreReadOnly
@@ -226,6 +226,7 @@ def test_s20_message_no_topic_takes_does_not_stop_the_wheel(store: FakeStore, cl
     assert store.bodies("t") == [b"a", b"c"]
 
 
+@FAKE_ONLY
 def test_s20_message_that_is_gone_does_not_stop_the_wheel(store: FakeStore, clock: ManualClock) -> None:
     timer = open_timer(store)
     for body in (b"a", b"b"):
@@ -308,6 +309,7 @@ def test_flush_is_in_the_order_that_loses_nothing(store: FakeStore, clock: Manua
 
 
 @pytest.mark.parametrize("name", ["timerlog/*", "timerwheel", "config/timercheck"])
+@FAKE_ONLY
 def test_s01_failed_sync_is_terminal_and_keeps_no_progress(
     store: FakeStore, clock: ManualClock, name: str
 ) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 
 import pytest
-from fakestore import FakeStore
+from fakestore import FAKE_ONLY, FakeStore
 from test_timer import HOUR, open_timer, put, run
 
 from penstock.clock import ManualClock
@@ -112,6 +112,7 @@ def test_s20_lost_timer_log_is_made_again_from_the_topic_without_firing_again(
     assert len(store.bodies("t")) == 20
 
 
+@FAKE_ONLY
 def test_s07_units_of_a_cut_log_are_dropped(store: FakeStore, clock: ManualClock) -> None:
     timer = open_timer(store)
     fill(store, timer)
@@ -128,6 +129,7 @@ def test_s07_units_of_a_cut_log_are_dropped(store: FakeStore, clock: ManualClock
     assert Counter(store.bodies("t")) == Counter(old + new)
 
 
+@FAKE_ONLY
 def test_s07_log_cut_to_nothing_empties_the_wheel(store: FakeStore, clock: ManualClock) -> None:
     timer = open_timer(store)
     fill(store, timer)
@@ -140,6 +142,7 @@ def test_s07_log_cut_to_nothing_empties_the_wheel(store: FakeStore, clock: Manua
     assert run(timer, clock, 2 * HOUR, step=60_000) == 0
 
 
+@FAKE_ONLY
 def test_s07_cut_units_do_not_come_back_behind_new_ones(store: FakeStore, clock: ManualClock) -> None:
     timer = open_timer(store)
     fill(store, timer)
@@ -176,6 +179,7 @@ def test_s30_restart_goes_on_where_it_was(store: FakeStore, clock: ManualClock) 
     assert timer.run_once().delivered == 0
 
 
+@FAKE_ONLY
 def test_files_the_commit_log_has_left_behind_are_deleted(store: FakeStore, clock: ManualClock) -> None:
     timer = open_timer(store)
     fill(store, timer)
@@ -192,6 +196,7 @@ def test_files_the_commit_log_has_left_behind_are_deleted(store: FakeStore, cloc
     assert timer.log.begin_position == 2080
 
 
+@FAKE_ONLY
 def test_cleaning_runs_every_half_minute(store: FakeStore, clock: ManualClock) -> None:
     timer = open_timer(store)
     fill(store, timer)
@@ -214,6 +219,7 @@ def test_timer_log_of_another_file_size_is_taken_as_it_is(store: FakeStore, cloc
     assert run(timer, clock, 2 * HOUR, step=60_000) == 50
 
 
+@FAKE_ONLY
 def test_foreign_file_and_gap_in_the_timer_log_are_named(store: FakeStore) -> None:
     timer = open_timer(store)
     fill(store, timer)
@@ -238,6 +244,7 @@ def test_empty_last_file_is_dropped(store: FakeStore) -> None:
 
 @pytest.mark.usefixtures("small_wheel")
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.crash) for n in range(2, 40))])
+@FAKE_ONLY
 def test_s20_power_cut_at_any_moment_loses_no_message_and_makes_none_early(
     store: FakeStore, clock: ManualClock, seed: int
 ) -> None:

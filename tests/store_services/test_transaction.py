@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakestore import FakeStore
+from fakestore import FAKE_ONLY, FakeStore
 
 from penstock.clock import ManualClock
 from penstock.message import Message
@@ -183,6 +183,7 @@ def test_names_stay_when_an_op_message_is_not_stored(store: FakeStore, ops: Tran
     assert store.bodies(TRANS_OP_HALF_TOPIC) == [b"5,"]
 
 
+@FAKE_ONLY
 def test_half_message_counts_as_over_before_a_reader_can_see_its_op_message(
     store: FakeStore, ops: TransactionOps
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakestore import FakeStore
+from fakestore import FAKE_ONLY, FakeStore
 from test_transaction import COMMIT, half_message, verdict
 
 from penstock.clock import ManualClock
@@ -88,6 +88,7 @@ def test_ended_half_message_is_not_asked_about(fixture: Fixture, clock: ManualCl
     assert (fixture.offsets.half, fixture.offsets.op) == (3, 1)
 
 
+@FAKE_ONLY
 def test_verdict_still_in_memory_counts(fixture: Fixture, clock: ManualClock) -> None:
     fixture.put()
     clock.advance(10_000)
@@ -151,6 +152,7 @@ def test_s22_listener_that_raises_does_not_freeze_the_offsets(fixture: Fixture, 
     assert fixture.offsets.half == 3
 
 
+@FAKE_ONLY
 def test_s22_record_that_cannot_be_understood_is_set_aside(fixture: Fixture, clock: ManualClock) -> None:
     for number in range(3):
         fixture.put(str(number).encode())
@@ -163,6 +165,7 @@ def test_s22_record_that_cannot_be_understood_is_set_aside(fixture: Fixture, clo
     assert fixture.store.bodies(TRANS_CHECK_MAX_TIME_TOPIC) == [b"1"]
 
 
+@FAKE_ONLY
 def test_s22_unreadable_half_message_is_passed_over(fixture: Fixture, clock: ManualClock) -> None:
     for number in range(3):
         fixture.put(str(number).encode())
@@ -314,6 +317,7 @@ def test_s30_missing_progress_starts_at_the_head_and_finds_the_verdicts(
     assert (report.over, report.asked) == (3, 0)
 
 
+@FAKE_ONLY
 def test_s07_progress_behind_a_cut_queue_is_moved_to_its_end(fixture: Fixture, clock: ManualClock) -> None:
     for number in range(3):
         fixture.put(str(number).encode())

@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.message.topic import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from penstock.store.dataversion import DataVersion
-from penstock.store.face import HOPELESS, ServiceStore, StoredRecord
+from penstock.store.face import HOPELESS, ServiceStore, StoredRecord, publish
 from penstock.store.jsonfile import JsonFile
 from penstock.store.rewrite import copy_record, real_place
 from penstock.store.servicethread import ServiceThread
@@ -89,6 +89,8 @@ class ScheduleMessageService:
                 except Exception as error:
                     _log.warning("delay level %d stands at offset %d: %s", level, self._offsets[level], error)
                     failure = failure or error
+            if delivered:
+                publish(self._store)
             interval = self._store.config.flush_delay_offset_interval_ms / 1000
             if self._store.clock.monotonic() - self._persisted_at >= interval:
                 self._persist()

@@ -135,3 +135,9 @@ class OffsetTable(Protocol):
         ...
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+
+
+def publish(store: ServiceStore) -> None:
+    """Make readable what was put without waiting: under sync flush only flushed messages are."""
+    if store.config.flush_disk_type == "sync":
+        store.flush()

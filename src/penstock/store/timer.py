@@ -30,7 +30,7 @@ from penstock.message.properties import (
 )
 from penstock.message.topic import TIMER_TOPIC
 from penstock.store.dataversion import DataVersion
-from penstock.store.face import ServiceStore, StoredRecord
+from penstock.store.face import ServiceStore, StoredRecord, publish
 from penstock.store.rewrite import parse_number
 from penstock.store.servicethread import ServiceThread
 from penstock.store.timercheckpoint import TimerCheckpointFile
@@ -134,6 +134,8 @@ class TimerMessageStore:
             if self._enqueue(moment, report):
                 self.write_time = max(self.write_time, tick)
                 self._dequeue(report)
+            if report.delivered or report.rolled:
+                publish(self._store)
             elapsed = self._store.clock.monotonic()
             if (elapsed - self._flushed_at) * 1000 >= self._store.config.timer_flush_interval_ms:
                 self.flush()
