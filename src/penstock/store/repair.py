@@ -28,6 +28,7 @@ from penstock.store.verify import Verifier, VerifyReport, verify_store
 
 _BLANK = struct.Struct(">iI")
 _BLANK_MAGIC = 0xCBD43194
+UNIT = 20
 _PRE_BLANK = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
 _KEEP_LIMIT = 64 << 20
 # Damage in these is mended by building them anew; everything else needs the log to be touched.
@@ -88,20 +89,20 @@ def repair_store(
     if dry_run:
         mend.files()
         mend.contain(verifier.scanner.damage)
+        mend.blank_units(before.faults)
         mend.foretell()
         return report
     lock = directory.storage.lock(directory.path("lock"))
     try:
         mend.files()
         mend.contain(verifier.scanner.damage)
+        mend.blank_units(before.faults)
     finally:
         lock.release()
     with open_writable(path, storage=storage, config=directory.config, rebuild=True, create=False) as store:
         report.recovery = str(store.report)
         report.actions += [line for line in report.recovery.splitlines() if line]
     report.after = verify_store(path, storage=storage, config=config, progress=progress)
-    if mend.blank_units(report.after.faults):
-        report.after = verify_store(path, storage=storage, config=config, progress=progress)
     return report
 
 
@@ -158,25 +159,26 @@ class _Mend:
             finally:
                 made.close()
 
-    def blank_units(self, faults: list[Fault]) -> int:
-        """Units of records that are long deleted cannot be rebuilt; RocketMQ's filler keeps the queue's numbers."""
-        blanked = 0
+    def blank_units(self, faults: list[Fault]) -> None:
+        """Units without a record are not rebuilt; inside a queue they must be valid, or it would end there."""
         for fault in faults:
-            if (
-                fault.kind != "unit"
-                or fault.offset is None
-                or "consumequeue" not in PurePath(fault.file).parts
-            ):
+            parts = PurePath(fault.file).parts
+            if fault.kind != "unit" or fault.physical_offset is not None or "consumequeue" not in parts:
                 continue
-            self.report.actions.append(f"blank a unit that cannot be rebuilt: {fault.file} at {fault.offset}")
-            made = self.storage.open_sparse(fault.file, self.storage.stat(fault.file).size)
+            self.report.actions.append(
+                f"blank the unit at {fault.offset} of {fault.file}, which has no record"
+            )
+            if self.dry_run or fault.offset is None:
+                continue
+            self._keep(fault.file, fault.offset, UNIT, f"{'-'.join(parts[-3:])}.{fault.offset}")
+            size = self.storage.stat(fault.file).size
+            made = self.storage.open_sparse(fault.file, size)
             try:
-                made.write(fault.offset, _PRE_BLANK)
+                behind = made.read(fault.offset + UNIT, UNIT)
+                made.write(fault.offset, _PRE_BLANK if any(behind) else bytes(UNIT))
                 made.sync()
             finally:
                 made.close()
-            blanked += 1
-        return blanked
 
     def foretell(self) -> None:
         """What recovery would do then."""

@@ -129,8 +129,8 @@ def detect(storage: Storage, root: str, config: StoreConfig) -> StoreConfig:
     """``config`` with the sizes that the files of the store have.
 
     Unchanged for a folder that is missing or empty. Raises NotAStore for one that holds other things, and
-    CorruptFile, naming it, for a file whose size can't be. Not for one of the index: opening makes that again from
-    the log, and a crash while a file of it was made is nothing to ask anybody about.
+    CorruptFile, naming it, for a file whose size can't be. Not for one of the index: opening makes that again
+    from the log, and a crash while a file of it was made is nothing to ask anybody about.
     """
     try:
         entries = storage.listdir(root)
@@ -210,7 +210,7 @@ def _size_of(
 def _is_unfinished(
     storage: Storage, kind: _Kind, file: QueueFile, files: list[QueueFile], configured: int
 ) -> bool:
-    """Whether a crash left this when the file was being made: the last, shorter than it should be, nothing in it.
+    """Whether a crash left this when the file was being made: the last, too short, nothing in it.
 
     Loading removes it. A large file gets its blocks in several steps, so any length is possible.
     """
