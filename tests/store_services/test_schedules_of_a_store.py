@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from realstore import CONFIG
 
+from golden_store import unpack
 from penstock.clock import ManualClock
 from penstock.files.memory import MemoryStorage
 from penstock.message import Message
@@ -156,3 +157,23 @@ def test_s30_transactions_go_on_after_reopening(storage: MemoryStorage, clock: M
         assert bodies(store) == [b"1", b"3", b"2"]
         report = TransactionCheckService(store, store.consumer_offsets, ops, asked.append).run_once()
         assert (report.over, report.asked) == (1, 0)
+
+
+def test_directory_of_a_real_broker_goes_on(tmp_path: Path) -> None:
+    golden = unpack("broker", tmp_path)
+    manifest = golden.manifest
+    clock = ManualClock(manifest["log"][-1]["storeTimestamp"] + 1000)
+    # Segment sizes are read off the files; RocketMQ's index is not needed here.
+    settings = CONFIG.replace(message_index_enable=False)
+    with open_writable(golden.path, clock=clock, config=settings, background=False) as store:
+        table = manifest["tables"]["delayOffset"]
+        assert store.schedules.delay.offsets == {int(level): offset for level, offset in table.items()}
+        assert store.schedules.timer.queue_offset == 35
+        before = len(bodies(store, "golden_timer"))
+        step(store)
+        assert len(bodies(store, "golden_timer")) == before
+        clock.advance(25 * 3_600_000)
+        step(store)
+        assert len(bodies(store, "golden_timer")) == before + 3
+        delayed = [f"delay level {level}".encode() for level in (1, 1, 2, 5, 18, 99)]
+        assert Counter(bodies(store, "golden_delay")) == Counter(delayed)
