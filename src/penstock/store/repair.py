@@ -160,7 +160,7 @@ class _Mend:
                 made.close()
 
     def blank_units(self, faults: list[Fault]) -> None:
-        """Units without a record are not rebuilt; inside a queue they must be valid, or it would end there."""
+        """Units without a record are not rebuilt; inside a queue they must be valid, or it ends there."""
         for fault in faults:
             parts = PurePath(fault.file).parts
             if fault.kind != "unit" or fault.physical_offset is not None or "consumequeue" not in parts:
