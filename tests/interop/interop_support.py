@@ -237,7 +237,13 @@ def compare_messages(store: Any, answers: Answer) -> None:
     for topic, queue_id in expected_queues:
         found = read_queue(store, topic, queue_id)
         expected = by_queue[topic, queue_id]
-        assert [our_message(message) for message in found] == [java_message(message) for message in expected]
+        shaped = [java_message(message) for message in expected]
+        if expected[0]["queue"] != expected[0]["topic"]:
+            # Read from a light queue: Java's decoder tells the offset in the parent's queue, which is in the
+            # record; ours the place in the queue that was read.
+            for offset, message in enumerate(shaped, expected_queues[topic, queue_id][0]):
+                message["queue_offset"] = offset
+        assert [our_message(message) for message in found] == shaped
         digests = [hashlib.md5(bytes(message.raw), usedforsecurity=False).hexdigest() for message in found]
         assert digests == [message["recordMd5"] for message in expected]
 
@@ -260,12 +266,25 @@ def compare_gets(store: Any, answers: Answer) -> None:
 
 
 def compare_queries(store: Any, answers: Answer) -> None:
-    """Each key finds the same records. Ours never twice, whatever RocketMQ's index says after a recovery."""
+    """Each key finds the same records.
+
+    RocketMQ leaves it to the client to drop records of another key with the same hash, and tells a record
+    once per index entry. Ours are the right ones, each once.
+    """
     assert answers["queryMessage"]
+    keys = {message["physicalOffset"]: keys_of(message) for message in answers["messages"]}
     for asked in answers["queryMessage"]:
         found = [message.physical_offset for message in store.query(asked["topic"], asked["key"], max=64)]
-        assert len(found) == len(set(found)), asked
-        assert sorted(found) == sorted(set(asked["physicalOffsets"])), asked
+        right = {
+            place for place in asked["physicalOffsets"] if asked["key"] in keys.get(place, {asked["key"]})
+        }
+        assert found == sorted(right), asked
+
+
+def keys_of(message: Answer) -> set[str]:
+    """Everything a message is indexed under."""
+    properties = message["properties"]
+    return {*properties.get("KEYS", "").split(" "), properties.get("UNIQ_KEY", "")} - {""}
 
 
 def compare_times(store: Any, answers: Answer) -> None:
@@ -280,10 +299,10 @@ def compare_times(store: Any, answers: Answer) -> None:
             assert found == asked[boundary], (boundary, asked)
 
 
-def compare_lookups(store: Any, manifest: Answer) -> None:
+def compare_lookups(store: Any, manifest: Answer, before: int | None = None) -> None:
     """Every put is at its physical offset, queued or not: half messages have no queue unit."""
     for topic, queue_id, place, body in puts_in_order(manifest):
-        if place is None:
+        if place is None or (before is not None and place >= before):
             continue
         message = store.lookup(place)
         assert message is not None, place

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from penstock import open_store
 from penstock.config import load_config
-from penstock.message import Message
-from penstock.store import open_store
+from penstock.format.batch import BatchBlock, encode_client_batch
+from penstock.message import Message, encode_properties
 
 BODIES = ("消息正文 héllo 😀 ".encode(), b"0123456789abcdef", b"\0", bytes(range(256)))
 TAGS = ("TagA", "标签", "tag 🚀", None)
@@ -30,6 +31,9 @@ def messages(features: set[str], seed: int) -> Iterator[Message]:
     number = 0
     while True:
         number += 1
+        if "inner-batches" in features and number % 13 == 0:
+            yield inner_batch(rng, number)
+            continue
         unit = rng.choice(BODIES)
         body = (unit * 20)[: rng.choice((0, 17, 300, 900))]
         properties = {"naïve-свойство": f"значение {number}"} if number % 5 == 0 else {}
@@ -59,6 +63,25 @@ def messages(features: set[str], seed: int) -> Iterator[Message]:
         )
 
 
+def inner_batch(rng: random.Random, number: int) -> Message:
+    """Several messages as one record, for a topic with batch queues."""
+    blocks = [
+        BatchBlock(rng.choice(BODIES)[:10], encode_properties({"KEYS": f"inner-{number}"}), flag=part)
+        for part in range(rng.randrange(1, 9))
+    ]
+    return Message(
+        "inner",
+        encode_client_batch(blocks),
+        "batch",
+        f"batch-{number}",
+        number % 2,
+        {"INNER_NUM": str(len(blocks))},
+        f"{rng.getrandbits(128):032X}",
+        sys_flag=0x40 | 0x80,
+        born_timestamp=1_700_000_000_000 + number,
+    )
+
+
 def report(message: Message, result: Any) -> None:
     assert result.ok, (message, result)
     fields = {
@@ -82,6 +105,8 @@ def main() -> None:
     source = messages(wanted, seed=1)
     done = 0
     with open_store(path, flush=config.flush_disk_type, config=config) as store:
+        if "inner-batches" in wanted:
+            store.make_batch_topic("inner")
         while int(count) == 0 or done < int(count):
             if "batches" in wanted and done % 7 == 3:
                 several = [next(source) for _ in range(9)]

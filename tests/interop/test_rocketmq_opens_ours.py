@@ -26,17 +26,18 @@ from interop_support import (
     read_queue,
 )
 
+from penstock import open_store
 from penstock.bench.peer import VERSIONS, Version
-from penstock.store import open_store
 
 SMALL: dict[str, Any] = {
     "mappedFileSizeCommitLog": 65536,
     "mappedFileSizeConsumeQueue": 2000,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
+    "mapperFileSizeBatchConsumeQueue": 46 * 16,
 }
 COMMON = {"batches", "hosts", "transactions", "delay"}
-NEWER = {"long-topics", "lmq"}
+NEWER = {"long-topics", "lmq", "inner-batches"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "sync": {"flushDiskType": "SYNC_FLUSH"},
     "async": {"flushDiskType": "ASYNC_FLUSH"},
@@ -122,7 +123,8 @@ def check_both_ways(
     copy = path.with_name("copy")
     shutil.copytree(path, copy)
     lookups = [put["physical_offset"] for put in acknowledged]
-    opened = java.open(path, config, lookups=lookups, append=40, halt=halt)
+    topics = ["inner"] if java.version == "5.5.0" else []
+    opened = java.open(path, config, batchQueueTopics=topics, lookups=lookups, append=40, halt=halt)
     if halt:
         java.wait_killed()
     holds = opened["holds"]

@@ -21,17 +21,17 @@ from typing import Any
 
 import uvloop
 
+from penstock import open_store
 from penstock.bench.child import Child, python_environment
 from penstock.bench.machine import rss_anon
 from penstock.bench.work import Work
 from penstock.config import load_config
 from penstock.message import Message
-from penstock.store import open_store
 
 Answer = dict[str, Any]
 
 _REBUILT = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "checkpoint")
-_VISIBLE_TIMEOUT = 300.0
+_VISIBLE_TIMEOUT = 60.0
 
 
 def start_ours() -> Child:
@@ -72,9 +72,9 @@ class Ours:
         store = open_store(command["dir"], flush=config.flush_disk_type, config=config)
         opened = time.perf_counter()
         deadline = start + _VISIBLE_TIMEOUT
-        while store.dispatched_offset < store.max_physical_offset:
+        while store.reput_from_offset < store.max_physical_offset:
             if time.perf_counter() > deadline:
-                raise TimeoutError(f"dispatch stands at {store.dispatched_offset}")
+                raise TimeoutError(f"dispatch stands at {store.reput_from_offset}")
             time.sleep(0.0001)
         ready = time.perf_counter()
         self.store = store
@@ -250,7 +250,7 @@ class Ours:
                 if not results.ok:
                     raise RuntimeError("put_many was refused")
                 count += len(results)
-        while self.store.dispatched_offset < self.store.max_physical_offset:
+        while self.store.reput_from_offset < self.store.max_physical_offset:
             time.sleep(0.0001)
         return {
             "count": count,
