@@ -69,7 +69,7 @@ class Ours:
         """Timed from the call to the moment when queues and index hold everything."""
         config, _ = load_config(env={}, flags=command.get("config", {}))
         start = time.perf_counter()
-        store = open_store(command["dir"], flush=config.flush_disk_type, config=config)
+        store: Any = open_store(command["dir"], flush=config.flush_disk_type, config=config)
         opened = time.perf_counter()
         deadline = start + _VISIBLE_TIMEOUT
         while store.reput_from_offset < store.max_physical_offset:
@@ -301,17 +301,22 @@ class Ours:
         }
 
     def columns(self, command: Answer) -> Answer:
-        """Every message of the topic as Arrow columns."""
-        topic = command.get("topic", "bench")
+        """Every message of the topic as Arrow record batches, all columns."""
+        import pyarrow
+
+        from penstock._native.columns import decode_result
+
+        topic, count = command.get("topic", "bench"), command["count"]
+        get = self.store.get
         messages = size = 0
         start = time.perf_counter()
         for queue in range(command.get("queues", 4)):
             offset = self.store.min_offset(topic, queue)
-            end = self.store.max_offset(topic, queue)
-            while offset < end:
-                batch, offset = self.store.get_arrow(topic, queue, offset, command.get("count", 8192))
+            while (result := get(topic, queue, offset, count)).status == "FOUND":
+                batch = pyarrow.record_batch(decode_result(result))
                 messages += batch.num_rows
-                size += batch.nbytes
+                size += result.buffer_size
+                offset = result.next_begin_offset
         seconds = time.perf_counter() - start
         return {"count": messages, "bytes": size, "seconds": seconds, "rate": messages / seconds}
 

@@ -12,6 +12,13 @@ from penstock.bench.row import Row
 from penstock.bench.session import Session, median
 from penstock.bench.work import Work
 
+_ARROW_ROWS = 8192
+# A get answers with 32 messages unless the settings allow more.
+_ARROW_CONFIG = {
+    "maxTransferCountOnMessageInMemory": _ARROW_ROWS,
+    "maxTransferBytesOnMessageInMemory": 64 << 20,
+}
+
 Question = tuple[str, dict[str, Any]]
 
 # Key, text, unit, at least, what our side is asked, what the peer is asked.
@@ -30,7 +37,7 @@ _ROWS: tuple[tuple[str, str, str, float, Question, Question], ...] = (
         "get as Arrow columns, 128 B",
         "messages/s",
         2.0,
-        ("columns", {}),
+        ("columns", {"count": _ARROW_ROWS}),
         ("get", {"decode": True}),
     ),
     ("query", "query by key, 32 hits", "queries/s", 1.0, ("query", {}), ("query", {})),
@@ -73,7 +80,8 @@ def _read(
     if do == "query":
         arguments = {"queries": session.scale.queries, "distinct": work.distinct}
     with session.side(side) as child:
-        child.ask("open", dir=str(stores[side]), config=session.config("async"))
+        options = _ARROW_CONFIG if do == "columns" else {}
+        child.ask("open", dir=str(stores[side]), config=session.config("async", **options))
         child.ask(do, **arguments)
         answer = child.ask(do, **arguments)
         child.ask("close")

@@ -156,7 +156,8 @@ def bench_store(
         json.dump(report, sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
-        console = Console()
+        # Into a file or a pipe nobody cuts lines: give the table the room it needs.
+        console = Console() if sys.stdout.isatty() else Console(width=160)
         console.print(table(report))
         for line in conditions(report):
             console.print(line, highlight=False)
