@@ -5,21 +5,24 @@ nothing here needs pyarrow. What a batch may take is bounded by the bytes of the
 a record claims.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from cython cimport final
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock._native.arrow cimport (
     NULLABLE, Field, Shared, array_capsule, drop_shared, free_field, new_shared, own_buffer, schema_capsule, set_children,
 )
-from penstock._native.endian cimport get16, get32
+from penstock._native.hosttext cimport HOST_LENGTH, write_host
+from penstock._native.pairs cimport Pairs, free_pairs, read_pairs, unite_pairs
 from penstock._native.reading cimport GetResult
 from penstock._native.record cimport (
     CHECK_CRC, CHECK_OFFSET, CHECK_PROPERTY_CRC, CHECK_TORN, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span,
-    check_record, next_code_point, next_property, parse_record,
+    check_record, parse_record,
 )
 from penstock._native.record import STOPS
 from penstock._native.stored cimport Slab
+from penstock._native.text cimport FULL, NO_MEMORY, WIDE, Text, append, clean_text, free_text, make_room, resize
 
 cdef enum:  # columns, in the order of the schema
     TOPIC
@@ -51,10 +54,7 @@ cdef enum:  # how a column lies in memory
     MAP
 
 cdef enum:
-    NO_MEMORY = -1
-    FULL = -2
-    FEW_PAIRS = 16        # so many are compared one by one; more are sorted
-    HOST_LENGTH = 64
+    SAMPLE = 64           # rows after which the sizes of the whole batch are guessed
     OWNED = COLUMN_COUNT * 6
 
 cdef struct Kind:
@@ -94,7 +94,6 @@ and 32-bit offsets must hold the result."""
 
 cdef int64_t BATCH_LIMIT = MAX_BATCH_BYTES
 cdef const char* HEX = "0123456789ABCDEF"
-cdef const char* LOWER = "0123456789abcdef"
 
 
 def _mapped_addresses_are_dotted():
@@ -107,12 +106,6 @@ def _mapped_addresses_are_dotted():
 cdef bint DOTTED = _mapped_addresses_are_dotted()
 
 
-cdef struct Text:
-    int32_t* offsets
-    uint8_t* data
-    int64_t used
-    int64_t capacity
-
 cdef struct Column:
     int field
     int64_t nulls
@@ -123,156 +116,12 @@ cdef struct Column:
     Text values
     int64_t pairs
     int64_t pair_capacity
+    uint8_t host[20]      # the last one: most rows come from few places
+    int host_size
+    int host_length
+    char host_text[HOST_LENGTH]
 
-cdef struct Pair:
-    Span name
-    Span value
-    int32_t number
-
-
-cdef int make_room(Text* text, int64_t n) noexcept nogil:
-    cdef int64_t capacity = max(text.capacity * 2, text.used + n, 512)
-    cdef void* grown
-    if text.used + n > INT32_MAX:
-        return FULL
-    grown = realloc(text.data, min(capacity, INT32_MAX))
-    if grown == NULL:
-        return NO_MEMORY
-    text.data = <uint8_t*> grown
-    text.capacity = min(capacity, INT32_MAX)
-    return 0
-
-
-cdef inline int append(Text* text, const uint8_t* p, int64_t n) noexcept nogil:
-    cdef int code
-    if text.used + n > text.capacity:
-        code = make_room(text, n)
-        if code != 0:
-            return code
-    memcpy(text.data + text.used, p, n)
-    text.used += n
-    return 0
-
-
-cdef int resize(void** p, int64_t n) noexcept nogil:
-    cdef void* grown = realloc(p[0], n if n else 1)
-    if grown == NULL:
-        return NO_MEMORY
-    p[0] = grown
-    return 0
-
-
-cdef bint plain(const uint8_t* p, int64_t n) noexcept nogil:
-    """Whether all bytes are ASCII."""
-    cdef uint64_t word, seen = 0
-    cdef int64_t i = 0
-    while i + 8 <= n:
-        memcpy(&word, p + i, 8)
-        seen |= word
-        i += 8
-    while i < n:
-        seen |= p[i]
-        i += 1
-    return (seen & 0x8080808080808080ULL) == 0
-
-
-cdef int write_number(int64_t value, char* out) noexcept nogil:
-    cdef char digits[24]
-    cdef int n = 0, length = 0
-    if value < 0:
-        out[0] = c'-'
-        length = 1
-        value = -value
-    while True:
-        digits[n] = <char> (48 + value % 10)
-        n += 1
-        value //= 10
-        if value == 0:
-            break
-    while n:
-        n -= 1
-        out[length] = digits[n]
-        length += 1
-    return length
-
-
-cdef int write_v4(const uint8_t* p, char* out) noexcept nogil:
-    cdef int i, length = 0
-    for i in range(4):
-        if i:
-            out[length] = c'.'
-            length += 1
-        length += write_number(p[i], out + length)
-    return length
-
-
-cdef int write_v6(const uint8_t* p, char* out) noexcept nogil:
-    """Lower-case groups without leading zeros; the first of the longest runs of zero groups becomes '::'."""
-    cdef uint32_t groups[8]
-    cdef int i, digit, run = 0, best = 0, best_end = 0, length = 0, last = 8
-    cdef bint started
-    for i in range(8):
-        groups[i] = (p[2 * i] << 8) | p[2 * i + 1]
-        run = run + 1 if groups[i] == 0 else 0
-        if run > best:
-            best = run
-            best_end = i + 1
-    if DOTTED and groups[5] == 0xFFFF and best == 5 and best_end == 5:
-        last = 6
-    if best < 2:
-        best_end = -1
-    i = 0
-    while i < last:
-        if i == best_end - best and best_end > 0:
-            out[length] = c':'
-            out[length + 1] = c':'
-            length += 2
-            i = best_end
-            continue
-        if length and out[length - 1] != c':':
-            out[length] = c':'
-            length += 1
-        started = False
-        for digit in range(4):
-            if started or digit == 3 or (groups[i] >> (12 - 4 * digit)) & 15:
-                started = True
-                out[length] = LOWER[(groups[i] >> (12 - 4 * digit)) & 15]
-                length += 1
-        i += 1
-    if last == 6:
-        out[length] = c':'
-        length += 1 + write_v4(p + 12, out + length + 1)
-    return length
-
-
-cdef int write_host(const uint8_t* p, bint v6, char* out) noexcept nogil:
-    """`1.2.3.4:5` or `[::1]:5`; `out` has HOST_LENGTH bytes."""
-    cdef int length
-    if v6:
-        out[0] = c'['
-        length = 1 + write_v6(p, out + 1)
-        out[length] = c']'
-        length += 1
-    else:
-        length = write_v4(p, out)
-    out[length] = c':'
-    return length + 1 + write_number(get32(p + (16 if v6 else 4)), out + length + 1)
-
-
-cdef int compare_pairs(const void* left, const void* right) noexcept nogil:
-    """By name, then by place."""
-    cdef const Pair* a = <const Pair*> left
-    cdef const Pair* b = <const Pair*> right
-    cdef int order = memcmp(a.name.at, b.name.at, min(a.name.length, b.name.length))
-    if order == 0:
-        order = a.name.length - b.name.length
-    return order if order != 0 else a.number - b.number
-
-
-cdef inline bint is_named(const Pair* pair, const char* name, int32_t n) noexcept nogil:
-    return pair.name.length == n and memcmp(pair.name.at, name, n) == 0
-
-
+@final
 cdef class Batch:
     """Columns of some messages. `pyarrow.record_batch(batch)` and others take it without copying, any number of times."""
 
@@ -300,6 +149,7 @@ cdef class Batch:
         return f"<Batch {self.num_rows} rows, {len(self.column_names)} columns, {self.nbytes} bytes>"
 
 
+@final
 cdef class Builder:
     """Rows so far. `finish` makes a batch of them and leaves the builder empty."""
 
@@ -308,13 +158,9 @@ cdef class Builder:
     cdef int64_t rows
     cdef int64_t row_capacity
     cdef bint want_pairs
-    cdef Pair* pairs
-    cdef Pair* sorted_pairs
-    cdef int32_t pair_count
-    cdef int32_t pair_capacity
-    cdef int32_t sorted_capacity
+    cdef Pairs pairs
     cdef Text cleaned_topic
-    cdef Text cleaned_properties
+    cdef bint wide             # whether WIDE bytes behind the record may be read
     cdef tuple names
 
     def __cinit__(self, object columns=None):
@@ -341,10 +187,8 @@ cdef class Builder:
             free_text(&self.columns[i].text)
             free_text(&self.columns[i].names)
             free_text(&self.columns[i].values)
-        free(self.pairs)
-        free(self.sorted_pairs)
+        free_pairs(&self.pairs)
         free_text(&self.cleaned_topic)
-        free_text(&self.cleaned_properties)
 
     cdef int reserve_rows(self, int64_t rows) noexcept nogil:
         """Room for so many rows in every column, so that `add` writes numbers and offsets unchecked."""
@@ -367,134 +211,72 @@ cdef class Builder:
         self.row_capacity = rows
         return 0
 
-    cdef int clean(self, const uint8_t* p, int32_t n, Text* scratch, Span* out) noexcept nogil:
-        """Text that is surely UTF-8: as it is, or copied with each malformed piece replaced by U+FFFD."""
-        cdef int32_t at = 0, start
-        cdef int code
-        out.at = p
-        out.length = n
-        if plain(p, n):
-            return 0
-        scratch.used = 0
-        if scratch.capacity < 3 * <int64_t> n:
-            code = make_room(scratch, 3 * <int64_t> n)
-            if code != 0:
-                return code
-        while at < n:
-            start = at
-            if next_code_point(p, n, &at) == 0xFFFD:
-                memcpy(scratch.data + scratch.used, b"\xef\xbf\xbd", 3)
-                scratch.used += 3
-            else:
-                memcpy(scratch.data + scratch.used, p + start, at - start)
-                scratch.used += at - start
-        out.at = scratch.data
-        out.length = <int32_t> scratch.used
-        return 0
-
-    cdef int read_pairs(self, const uint8_t* p, int32_t n) noexcept nogil:
-        """The properties as the parser sees them, in order, equal names included."""
-        cdef int32_t at = 0
-        cdef Span text, name, value
-        cdef int code = self.clean(p, n, &self.cleaned_properties, &text)
-        cdef Pair* pair
-        if code != 0:
-            return code
-        self.pair_count = 0
-        while next_property(text.at, text.length, &at, &name, &value):
-            if self.pair_count == self.pair_capacity:
-                if resize(<void**> &self.pairs, max(FEW_PAIRS, self.pair_capacity * 2) * sizeof(Pair)) != 0:
-                    return NO_MEMORY
-                self.pair_capacity = max(FEW_PAIRS, self.pair_capacity * 2)
-            pair = &self.pairs[self.pair_count]
-            pair.name = name
-            pair.value = value
-            pair.number = self.pair_count
-            self.pair_count += 1
-        return 0
-
-    cdef int unite_pairs(self) noexcept nogil:
-        """Equal names become one: the first keeps its place and takes the last value. The others get no name."""
-        cdef int32_t i, k, n = self.pair_count
-        cdef Pair* s
-        if n <= FEW_PAIRS:
-            for i in range(1, n):
-                for k in range(i):
-                    if is_named(&self.pairs[k], <const char*> self.pairs[i].name.at, self.pairs[i].name.length):
-                        self.pairs[k].value = self.pairs[i].value
-                        self.pairs[i].name.length = 0
-                        break
-            return 0
-        if self.sorted_capacity < n:
-            if resize(<void**> &self.sorted_pairs, self.pair_capacity * sizeof(Pair)) != 0:
-                return NO_MEMORY
-            self.sorted_capacity = self.pair_capacity
-        s = self.sorted_pairs
-        memcpy(s, self.pairs, n * sizeof(Pair))
-        qsort(s, n, sizeof(Pair), compare_pairs)
-        i = 0
-        while i < n:
-            k = i + 1
-            while k < n and is_named(&s[k], <const char*> s[i].name.at, s[i].name.length):
-                self.pairs[s[k].number].name.length = 0
-                k += 1
-            self.pairs[s[i].number].value = s[k - 1].value
-            i = k
-        return 0
-
     cdef int add_map(self, Column* c) noexcept nogil:
         cdef int32_t i
         cdef int64_t capacity
-        cdef int code = self.unite_pairs()
+        cdef int code = unite_pairs(&self.pairs)
         if code != 0:
             return code
         c.text.offsets[self.rows] = <int32_t> c.pairs
         # One more than pairs: an offset follows the last.
-        if c.pairs + self.pair_count + 1 > c.pair_capacity:
-            capacity = max(c.pair_capacity * 2, c.pairs + self.pair_count + 1, 64)
+        if c.pairs + self.pairs.count + 1 > c.pair_capacity:
+            capacity = max(c.pair_capacity * 2, c.pairs + self.pairs.count + 1, 64)
             if resize(<void**> &c.names.offsets, capacity * sizeof(int32_t)) != 0:
                 return NO_MEMORY
             if resize(<void**> &c.values.offsets, capacity * sizeof(int32_t)) != 0:
                 return NO_MEMORY
             c.pair_capacity = capacity
-        for i in range(self.pair_count):
-            if self.pairs[i].name.length == 0:
+        for i in range(self.pairs.count):
+            if self.pairs.list[i].name.length == 0:
                 continue
             c.names.offsets[c.pairs] = <int32_t> c.names.used
             c.values.offsets[c.pairs] = <int32_t> c.values.used
-            code = append(&c.names, self.pairs[i].name.at, self.pairs[i].name.length)
+            code = append(&c.names, self.pairs.list[i].name.at, self.pairs.list[i].name.length, self.wide)
             if code == 0:
-                code = append(&c.values, self.pairs[i].value.at, self.pairs[i].value.length)
+                code = append(&c.values, self.pairs.list[i].value.at, self.pairs.list[i].value.length, self.wide)
             if code != 0:
                 return code
             c.pairs += 1
         return 0
 
-    cdef int add_optional(self, Column* c, const char* name, int32_t n) noexcept nogil:
-        """The last property of that name, or null."""
-        cdef int32_t i = self.pair_count
-        while i:
-            i -= 1
-            if is_named(&self.pairs[i], name, n):
-                c.validity[self.rows >> 3] |= <uint8_t> (1 << (self.rows & 7))
-                return append(&c.text, self.pairs[i].value.at, self.pairs[i].value.length)
-        c.nulls += 1
-        return 0
+    cdef int add_optional(self, Column* c, const Span* value) noexcept nogil:
+        """The value of a property, or null: no property has an empty value."""
+        if value.length == 0:
+            c.nulls += 1
+            return 0
+        c.validity[self.rows >> 3] |= <uint8_t> (1 << (self.rows & 7))
+        return append(&c.text, value.at, value.length, self.wide)
 
-    cdef int add(self, const uint8_t* p, const Record* r, int64_t queue_offset) noexcept nogil:
-        """One more row. A row that fails half way is not counted."""
+    cdef int foresee(self, double factor) noexcept nogil:
+        """Room for `factor` times what there is, so that columns need not grow step by step. Costs address space only."""
+        cdef int i
+        cdef Column* c
+        cdef Text* texts[3]
+        cdef int64_t room
+        cdef int k
+        for i in range(self.count):
+            c = &self.columns[i]
+            texts[0] = &c.text
+            texts[1] = &c.names
+            texts[2] = &c.values
+            for k in range(3):
+                room = min(<int64_t> (texts[k].used * factor * 1.05), INT32_MAX)
+                if room > texts[k].capacity and make_room(texts[k], room - texts[k].used) != 0:
+                    return NO_MEMORY
+        return self.reserve_rows(max(self.row_capacity, <int64_t> (self.rows * factor * 1.05)))
+
+    cdef int add(self, const uint8_t* p, const Record* r, int64_t queue_offset, const uint8_t* limit) noexcept nogil:
+        """One more row, of a record before `limit`, the end of what may be read. One that fails half way is not counted."""
         cdef int i, code = 0
-        cdef int length
         cdef Column* c
         cdef Span topic
-        cdef char text[HOST_LENGTH]
-        cdef bint united = False
+        self.wide = limit - p >= r.size + WIDE
         if self.rows == self.row_capacity:
             code = self.reserve_rows(max(64, self.row_capacity * 2))
             if code != 0:
                 return code
         if self.want_pairs:
-            code = self.read_pairs(p + r.properties_at, r.properties_length)
+            code = read_pairs(&self.pairs, p + r.properties_at, r.properties_length)
             if code != 0:
                 return code
         for i in range(self.count):
@@ -502,9 +284,9 @@ cdef class Builder:
             if c.text.offsets != NULL:
                 c.text.offsets[self.rows] = <int32_t> c.text.used
             if c.field == TOPIC:
-                code = self.clean(p + r.topic_at, r.topic_length, &self.cleaned_topic, &topic)
+                code = clean_text(p + r.topic_at, r.topic_length, &self.cleaned_topic, &topic)
                 if code == 0:
-                    code = append(&c.text, topic.at, topic.length)
+                    code = append(&c.text, topic.at, topic.length, self.wide)
             elif c.field == QUEUE_ID:
                 (<int32_t*> c.numbers)[self.rows] = r.queue_id
             elif c.field == QUEUE_OFFSET:
@@ -514,23 +296,21 @@ cdef class Builder:
             elif c.field == MESSAGE_ID:
                 code = add_message_id(&c.text, p, r)
             elif c.field == KEYS:
-                code = self.add_optional(c, b"KEYS", 4)
+                code = self.add_optional(c, &self.pairs.keys)
             elif c.field == TAGS:
-                code = self.add_optional(c, b"TAGS", 4)
+                code = self.add_optional(c, &self.pairs.tags)
             elif c.field == BODY:
-                code = append(&c.text, p + r.body_at, r.body_length)
+                code = append(&c.text, p + r.body_at, r.body_length, self.wide)
             elif c.field == PROPERTIES:
-                united = True  # last of all: it takes names away
+                code = self.add_map(c)
             elif c.field == BORN_TIMESTAMP:
                 (<int64_t*> c.numbers)[self.rows] = r.born_timestamp
             elif c.field == STORE_TIMESTAMP:
                 (<int64_t*> c.numbers)[self.rows] = r.store_timestamp
             elif c.field == BORN_HOST:
-                length = write_host(p + 48, (r.sys_flag & SYS_BORN_V6) != 0, text)
-                code = append(&c.text, <const uint8_t*> text, length)
+                code = add_host(c, p + 48, (r.sys_flag & SYS_BORN_V6) != 0)
             elif c.field == STORE_HOST:
-                length = write_host(p + r.store_host_at, (r.sys_flag & SYS_STORE_V6) != 0, text)
-                code = append(&c.text, <const uint8_t*> text, length)
+                code = add_host(c, p + r.store_host_at, (r.sys_flag & SYS_STORE_V6) != 0)
             elif c.field == SYS_FLAG:
                 (<int32_t*> c.numbers)[self.rows] = r.sys_flag
             elif c.field == FLAG:
@@ -544,15 +324,9 @@ cdef class Builder:
             elif c.field == SIZE:
                 (<int32_t*> c.numbers)[self.rows] = r.size
             else:
-                code = self.add_optional(c, b"UNIQ_KEY", 8)
+                code = self.add_optional(c, &self.pairs.unique_key)
             if code != 0:
                 return code
-        if united:
-            for i in range(self.count):
-                if self.columns[i].field == PROPERTIES:
-                    code = self.add_map(&self.columns[i])
-                    if code != 0:
-                        return code
         self.rows += 1
         return 0
 
@@ -624,11 +398,6 @@ cdef class Builder:
         return size + finish_text(&c.values, &entries.children[1], c.pairs, shared)
 
 
-cdef void free_text(Text* text) noexcept nogil:
-    free(text.offsets)
-    free(text.data)
-
-
 cdef void* hand_over(Shared* shared, void** buffer) noexcept nogil:
     cdef void* taken = buffer[0]
     buffer[0] = NULL
@@ -647,6 +416,15 @@ cdef int64_t finish_text(Text* text, Field* f, int64_t rows, Shared* shared) exc
     return text.used + (rows + 1) * <int64_t> sizeof(int32_t)
 
 
+cdef int add_host(Column* c, const uint8_t* p, bint v6) noexcept nogil:
+    cdef int size = 20 if v6 else 8
+    if size != c.host_size or memcmp(p, c.host, size) != 0:
+        memcpy(c.host, p, size)
+        c.host_size = size
+        c.host_length = write_host(p, v6, DOTTED, c.host_text)
+    return append(&c.text, <const uint8_t*> c.host_text, c.host_length, True)
+
+
 cdef int add_message_id(Text* text, const uint8_t* p, const Record* r) noexcept nogil:
     """Store host and physical offset in upper-case hexadecimal; the record has both as bytes."""
     cdef uint8_t out[56]
@@ -657,7 +435,7 @@ cdef int add_message_id(Text* text, const uint8_t* p, const Record* r) noexcept 
     for i in range(8):
         out[2 * (n + i)] = HEX[p[28 + i] >> 4]
         out[2 * (n + i) + 1] = HEX[p[28 + i] & 15]
-    return append(text, out, 2 * (n + 8))
+    return append(text, out, 2 * (n + 8), False)
 
 
 def decode_result(GetResult result not None, object columns=None):
@@ -667,7 +445,7 @@ def decode_result(GetResult result not None, object columns=None):
     """
     cdef Builder builder = Builder(columns)
     cdef Py_ssize_t i = 0, n = len(result.slabs)
-    cdef const uint8_t** bases = <const uint8_t**> malloc((n + 1) * sizeof(void*))
+    cdef const uint8_t** bases = <const uint8_t**> malloc((2 * n + 1) * sizeof(void*))
     cdef const uint8_t* p
     cdef Record r
     cdef int64_t total = 0
@@ -676,12 +454,13 @@ def decode_result(GetResult result not None, object columns=None):
         raise MemoryError()
     try:
         for i in range(n):
-            bases[i] = (<Slab> result.slabs[i]).base
+            bases[2 * i] = (<Slab> result.slabs[i]).base
+            bases[2 * i + 1] = bases[2 * i] + (<Slab> result.slabs[i]).length
         i = 0
         with nogil:
             code = builder.reserve_rows(result.count + 1)
             while i < result.count and code == 0:
-                p = bases[result.places[i].slab] + result.places[i].position
+                p = bases[2 * result.places[i].slab] + result.places[i].position
                 parsed = parse_record(p, result.places[i].size, &r)
                 if parsed != REC_OK:
                     break
@@ -689,8 +468,10 @@ def decode_result(GetResult result not None, object columns=None):
                 if total > BATCH_LIMIT and i > 0:
                     code = FULL
                     break
-                code = builder.add(p, &r, result.places[i].queue_offset)
+                code = builder.add(p, &r, result.places[i].queue_offset, bases[2 * result.places[i].slab + 1])
                 i += 1
+                if builder.rows == SAMPLE and code == 0:
+                    code = builder.foresee(<double> result.buffer_size / total)
     finally:
         free(bases)
     if parsed != REC_OK:
@@ -745,10 +526,14 @@ def decode_log(
                 code = check_record(&buffer[0] + at, &r, base_offset + at, checks)
             if code != REC_OK:
                 break
-            failed = builder.add(&buffer[0] + at, &r, r.queue_offset)
+            failed = builder.add(&buffer[0] + at, &r, r.queue_offset, &buffer[0] + end)
+            at += r.size
+            if builder.rows == SAMPLE and failed == 0:
+                failed = builder.foresee(
+                    min(<double> min(end - start, max_bytes) / (at - start), <double> max_rows / SAMPLE)
+                )
             if failed != 0:
                 break
-            at += r.size
     raise_for(failed)
     return builder.finish(), at, "limit" if limited else STOPS[code]
 
