@@ -26,6 +26,7 @@ PIECE = 4 << 20
 DAMAGED = "penstock.damaged"
 KEEP_LIMIT = 64 << 20
 HEADER = 91
+TRANSACTION, PREPARED, ROLLBACK = 0xC, 0x4, 0xC
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,11 @@ class Recovery:
         """Decide what is believed; cut the rest; the offset from which the log is read."""
         log_min = self.commit_log.min_offset
         known = self.queues.max_physical_offset
-        if recorded is not None and not self._goes_with(recorded, known):
+        if rebuild or (recorded is not None and not self._goes_with(recorded, known)):
             recorded = None
+        if recorded is not None:
+            # Until something is dispatched it stays the last one: the next position has to name it too.
+            self.native.last_offset = recorded.last_record
         if rebuild or (recorded is None and not self.report.clean):
             # Nothing says how far queues and index are whole: make them again from the log. Units of records that
             # were deleted from its head stay, they carry the queue's numbers.
@@ -342,17 +346,19 @@ class Recovery:
         return None
 
     def _continues(self, record: memoryview) -> bool:
-        """A record whose place in its queue is taken already is a leftover, not the continuation of the log."""
+        """A record whose place in its queue belongs to another one is a leftover, not more of the log."""
         header = record_header(record)
         if header is None:
             return False
+        _, queue_id, queue_offset, physical_offset, sys_flag = header[:5]
         topic = bytes(record[header[8] : header[8] + header[9]]).decode("utf-8", "replace")
-        queue = self.queues.find(topic, header[1])
-        return (
-            queue is None
-            or not isinstance(queue, ConsumeQueue)
-            or header[2] >= queue.native.staged_from // 20
-        )
+        queue = self.queues.find(topic, queue_id)
+        if not isinstance(queue, ConsumeQueue) or sys_flag & TRANSACTION in (PREPARED, ROLLBACK):
+            return True
+        if queue_offset >= queue.native.staged_from // 20:
+            return True
+        unit = queue.unit_at(queue_offset * 20)
+        return unit is not None and unit.physical_offset == physical_offset
 
     def _contain(self, file: MappedFile, begin: int, end: int, reason: str) -> None:
         """Keep a copy of the damaged bytes and put a record over them that nobody sees, so that the log can be walked."""
