@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -290,10 +291,21 @@ def test_a_file_without_room_is_closed_by_a_blank() -> None:
 
 
 class QueueFile:
-    """Just enough of a sparse file in memory."""
+    """Just enough of a sparse file."""
 
     def __init__(self) -> None:
-        self.memory = bytearray(1 << 16)
+        self._file = os.memfd_create("queue")
+        os.ftruncate(self._file, 1 << 16)
+
+    def fileno(self) -> int:
+        return self._file
+
+    @property
+    def content(self) -> bytes:
+        return os.pread(self._file, 1 << 16, 0)
+
+    def __del__(self) -> None:
+        os.close(self._file)
 
 
 @given(st.lists(messages, max_size=8))
@@ -318,7 +330,7 @@ def test_dispatched_units_and_keys_are_the_plain_ones(given_messages: list[Messa
     for write in plain.units:
         units[write.topic, write.queue_id] += write.unit
     for key, expected in units.items():
-        assert bytes(files[key].memory) == expected.ljust(1 << 16, b"\0")
+        assert files[key].content == expected.ljust(1 << 16, b"\0")
     index = IndexOracle(5, 200)
     for entry in plain.keys:
         assert index.put_hash(*entry)

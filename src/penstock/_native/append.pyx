@@ -30,6 +30,7 @@ from penstock._native.threads cimport (
 penstock_crc_setup()
 
 HOOK = NEED_HOOK
+ROLLED = NEED_ROLL
 MAPPED, WRITTEN = range(2)
 
 cdef enum:
@@ -83,6 +84,10 @@ cdef class PutResult:
         if self.store_host is None:
             return None
         return (self.store_host + self.physical_offset.to_bytes(8, "big")).hex().upper()
+
+    def timed_out(self):
+        """Say that the disk did not answer in time; the message is in the log all the same."""
+        self.code = FLUSH_DISK_TIMEOUT
 
     def __repr__(self):
         if self.queue is None:
@@ -357,6 +362,9 @@ cdef class Appender:
                 if reason is not None:
                     why.append(reason)
                     return CREATE_MAPPED_FILE_FAILED
+                if locked:
+                    # The lock was free meanwhile: offsets that the caller looked up before may be taken.
+                    return NEED_ROLL
 
     cdef int wait_disk(self, int64_t end) except -1:
         """PUT_OK or FLUSH_DISK_TIMEOUT; OSError when the disk failed."""
@@ -374,7 +382,8 @@ cdef class Appender:
         """Store one message: a PutResult, or HOOK when the put hooks have to see it first.
 
         `now`: the store time when the clock is not the system's. With sync flush it returns when the record is on disk,
-        unless `wait` is false. Raises OSError when a write or the sync failed.
+        unless `wait` is false. Raises OSError when a write or the sync failed. With `locked` (the caller holds the put
+        lock) the answer may be ROLLED: there is a new file, but the lock was free meanwhile; look up offsets again.
         """
         cdef Buffer* b
         cdef int code
@@ -399,6 +408,8 @@ cdef class Appender:
             code = self.append_all(b, now, False, system_clock, locked, &done, why)
             if code < 0:
                 raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
+            if code == NEED_ROLL:
+                return ROLLED
             if code != PUT_OK:
                 return refused(code, why[0] if why else "the put lock is held for too long")
             result = appended(&b.records[0])
@@ -406,8 +417,11 @@ cdef class Appender:
             end = result.physical_offset + result.size
         finally:
             self.give_buffer(b)
-        if self.sync and waits and wait:
-            result.code = self.wait_disk(end)
+        if self.sync:
+            if waits and wait:
+                result.code = self.wait_disk(end)
+            elif not waits and not self.flusher.memory:
+                self.flusher.request(end)  # nobody waits, but it must become visible
         return result
 
     def put_many(self, object messages not None, int64_t now=-1, bint hooked=False, bint wait=True, bint whole=False):

@@ -1,6 +1,6 @@
 """Consume queue units on their way to the file: staged in memory, written in runs, published last."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
@@ -101,17 +101,7 @@ cdef class Queue:
 
     def attach(self, object file not None, int64_t file_from):
         """Write further units into `file` (a SparseFile whose first byte is at `file_from`)."""
-        cdef Py_buffer buffer
-        memory = file.memory
-        if memory is None:
-            self.state.file.fd = file.fileno()
-            self.state.file.base = NULL
-        else:
-            # A bytearray of fixed length: its address stays valid while `file` holds it.
-            PyObject_GetBuffer(memory, &buffer, PyBUF_SIMPLE | PyBUF_WRITABLE)
-            self.state.file.base = <uint8_t*> buffer.buf
-            PyBuffer_Release(&buffer)
-            self.state.file.fd = -1
+        self.state.file.fd = file.fileno()
         self.state.file.writable = 1
         self.state.file.file_from = file_from
         self.state.file.size = self.state.file_size
@@ -122,7 +112,6 @@ cdef class Queue:
         """Forget the file; the dispatcher asks for it again when it needs it."""
         self.state.attached = False
         self.state.file.fd = -1
-        self.state.file.base = NULL
         self.file = None
 
     @property
@@ -136,6 +125,16 @@ cdef class Queue:
     def flush(self):
         """Write what is staged; the answers are those of queue_flush (a negative one is -errno)."""
         return queue_flush(self.state)
+
+    def staged_bytes(self):
+        """The staged units, for a caller that writes them itself."""
+        return PyBytes_FromStringAndSize(<const char*> self.state.units, self.state.staged * UNIT)
+
+    def staged_written(self):
+        """The caller has written them: publish."""
+        self.state.unsynced = True
+        store_position(&self.state.max_logic, self.state.staged_from + self.state.staged * UNIT)
+        self.state.staged = 0
 
     def drop_staged(self):
         self.state.staged = 0

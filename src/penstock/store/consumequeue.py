@@ -242,7 +242,10 @@ class ConsumeQueue:
     # -- writing -----------------------------------------------------------------------------------
 
     def attach(self) -> None:
-        """Give the native queue the file that its staged units belong to; it is made when it is not there."""
+        """Give the native queue the file that its staged units belong to; it is made when it is not there.
+
+        In memory the units are written at once instead.
+        """
         native = self.native
         file_from = native.staged_from - native.staged_from % self.file_size
         self.detach()
@@ -253,8 +256,16 @@ class ConsumeQueue:
         if new:
             self._files.append(file_from)
             self._files.sort()
-        self._attached = file
         self._unsynced.add(file_from)
+        if file.memory is not None:
+            # The memory storage has to see each write, to refuse it or to remember it.
+            try:
+                file.write(native.staged_from - file_from, native.staged_bytes())
+            finally:
+                file.release()
+            native.staged_written()
+            return
+        self._attached = file
         native.attach(file, file_from)
 
     def detach(self) -> None:

@@ -20,8 +20,8 @@ PAGE = 4096
 class GroupCommitService:
     """Sync flush: one sync acknowledges everybody who waits.
 
-    A thread that waits alone syncs by itself (natively, inside the put). Futures are served by a native loop; it starts
-    with the first of them.
+    A thread that waits alone syncs by itself (natively, inside the put). Futures, and messages that nobody waits for, are
+    served by a native loop.
     """
 
     def __init__(self, commit_log: CommitLog) -> None:
@@ -38,13 +38,18 @@ class GroupCommitService:
             waiters = self._open(loop)
         return waiters.add(end_offset)
 
-    def _open(self, loop: asyncio.AbstractEventLoop) -> LoopWaiters:
+    def start(self) -> None:
+        """Start the loop that syncs for those who do not wait themselves."""
         with self._guard:
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._flusher.run, name="GroupCommitService", daemon=True
                 )
                 self._thread.start()
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> LoopWaiters:
+        self.start()
+        with self._guard:
             for known in [k for k in self._loops if k.is_closed()]:
                 self._loops.pop(known).close()
             waiters = self._loops[loop] = LoopWaiters(loop, self._flusher)
@@ -224,6 +229,8 @@ class FlushManager:
     def start(self) -> None:
         if self.flush_real_time is not None:
             self.flush_real_time.start()
+        else:
+            self.group_commit.start()
         if self.commit_real_time is not None:
             self.commit_real_time.start()
 

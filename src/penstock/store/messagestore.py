@@ -179,11 +179,9 @@ class MessageStore:
                 done = self._log.flusher.wait(max(ends), self._appender.sync_timeout)
             except OSError as error:
                 raise self._write_error(error) from error
-            if not done:
-                return [
-                    refusal("FLUSH_DISK_TIMEOUT", "the disk did not answer in time") if r.ok else r
-                    for r in results
-                ]
+            for result, message in zip(results, batch, strict=True):
+                if not done and result.ok and message.wait:
+                    result.timed_out()
         return results
 
     def _write_error(self, error: OSError) -> PenstockError:
@@ -446,8 +444,11 @@ class MessageStore:
         """Keep this topic in batch queues from now on (``queue.type=BatchCQ``); it must be new."""
         if topic in self._queues.batch_topics:
             return
-        if any(q.topic == topic for q in self._queues):
+        if any(q.topic == topic and q.native.next_offset for q in self._queues):
             raise StoreError(f"the topic {topic!r} has simple queues already")
+        self._parts.topics.set_attribute(topic, "queue.type", "BatchCQ")
+        self._queues.forget(topic)
+        self._log.encoder.forget_queues()
         self._queues.batch_topics.add(topic)
 
     def stats(self) -> StoreStats:

@@ -22,6 +22,7 @@ from penstock.store.messagestore import MessageStore
 from penstock.store.queuetable import QueueTable
 from penstock.store.recovery import Recovery, RecoveryReport
 from penstock.store.sizes import detect
+from penstock.store.topictable import TopicTable
 from penstock.store.upkeep import Parts
 
 
@@ -88,8 +89,11 @@ def _open_locked(
     report_faults: list[Any] = []
     dispatcher = Dispatcher(commit_log, queues, index, on_fault=report_faults.append)
     offsets = ConsumerOffsets(storage, str(PurePath(root) / "config" / "consumerOffset.json"), clock=clock)
+    topics = TopicTable(storage, str(PurePath(root) / "config" / "topics.json"), clock)
     try:
         offsets.load()
+        topics.load()
+        queues.batch_topics |= topics.with_attribute("queue.type", "BatchCQ")
         recovery = Recovery(
             root, commit_log, queues, index, checkpoint, dispatcher, clean=not storage.exists(abort)
         )
@@ -107,6 +111,7 @@ def _open_locked(
             dispatcher,
             offsets,
             CleanService(commit_log, queues, index, dispatcher, config, clock),
+            topics,
         )
         return MessageStore(parts, config, report, lock, background=background)
     except OSError as error:

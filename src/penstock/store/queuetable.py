@@ -15,7 +15,7 @@ from penstock.files.storage import Storage
 from penstock.message.topic import is_path_safe, max_topic_bytes
 from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import ConsumeQueue
-from penstock.store.consumequeueext import ConsumeQueueExt
+from penstock.store.consumequeueext import ConsumeQueueExt, trim
 
 QueueKey = tuple[str, int]
 NAME_LIMIT = 255
@@ -90,7 +90,9 @@ class QueueTable:
         if topic in self.batch_topics:
             folder = str(PurePath(self.batch_folder) / topic / str(queue_id))
             size = self.config.mapper_file_size_batch_consume_queue
-            return BatchConsumeQueue(self.storage, folder, topic, queue_id, size, writable=self.writable)
+            return BatchConsumeQueue(
+                self.storage, folder, topic, queue_id, size, writable=self.writable, cache=self._cache
+            )
         folder = str(PurePath(self.simple_folder) / topic / str(queue_id))
         size = self.config.mapped_file_size_consume_queue
         queue = ConsumeQueue(self.storage, folder, topic, queue_id, size, self._cache)
@@ -132,7 +134,10 @@ class QueueTable:
                     faults.append(error)
         for topic, queue_id in self._folders(self.ext_folder):
             if storable_queue(topic, queue_id):
-                self.extension(topic, queue_id).recover()
+                try:
+                    self.extension(topic, queue_id).recover()
+                except StoreError as error:
+                    faults.append(error)
         return faults
 
     def _folders(self, folder: str) -> list[QueueKey]:
@@ -191,7 +196,16 @@ class QueueTable:
         for queue in self:
             count += queue.delete_expired(min_physical)
             queue.correct_min_offset(min_physical)
+            ext = self.extensions.get((queue.topic, queue.queue_id))
+            if ext is not None and isinstance(queue, ConsumeQueue):
+                trim(queue, ext)
         return count
+
+    def forget(self, topic: str) -> None:
+        """Drop queues of a topic that never held anything: its kind is about to change."""
+        with self._guard:
+            for key in [key for key in self._queues if key[0] == topic]:
+                del self._queues[key]
 
     def remove(self, topic: str) -> list[AnyQueue]:
         """Forget the queues of a topic and remove their files."""
@@ -201,6 +215,9 @@ class QueueTable:
         for key, queue in zip(keys, removed, strict=True):
             self._attached.pop(key, None)
             queue.destroy()
+            ext = self.extensions.pop(key, None)
+            if ext is not None:
+                ext.destroy()
         return removed
 
     def close(self) -> None:

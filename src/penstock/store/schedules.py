@@ -29,7 +29,8 @@ class Schedules:
 
     def hook(self, message: Message) -> Message | str:
         """What to store in place of a message, or the status that ends the put."""
-        answer = self._hook(message, self._store)
+        hook = self._timer.hook if self._timer is not None else self._hook
+        answer = hook(message, self._store)
         if isinstance(answer, Message) and answer is not message:
             self._need(answer.topic)
         return answer
@@ -73,10 +74,18 @@ class Schedules:
     def stop(self) -> None:
         """Stop delivering and keep where each service was."""
         with self._guard:
-            if self._delay is not None:
-                self._delay.stop()
-            if self._timer is not None:
-                self._timer.stop()
+            try:
+                if self._delay is not None:
+                    self._delay.stop()
+            finally:
+                if self._timer is not None:
+                    self._timer.stop()
 
     def abandon(self) -> None:
-        self._delay = self._timer = None
+        """Stop without keeping anything, as a kill would."""
+        with self._guard:
+            if self._delay is not None:
+                self._delay.abandon()
+            if self._timer is not None:
+                self._timer.abandon()
+            self._delay = self._timer = None

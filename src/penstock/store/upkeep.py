@@ -16,6 +16,7 @@ from penstock.store.dispatcher import Dispatcher
 from penstock.store.flushmanager import PeriodicService
 from penstock.store.indexservice import IndexService
 from penstock.store.queuetable import QueueTable
+from penstock.store.topictable import TopicTable
 
 log = logging.getLogger("penstock.store")
 
@@ -35,6 +36,7 @@ class Parts:
     dispatcher: Dispatcher
     consumer_offsets: ConsumerOffsets
     clean: CleanService
+    topics: TopicTable
 
 
 class Upkeep:
