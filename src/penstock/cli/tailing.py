@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,9 +40,10 @@ def tail(
     place = _place(start)
     shown = 0
     try:
-        for message in _messages(str(store), topic, place, group, queue, follow):
+        for message, acknowledge in _messages(str(store), topic, place, group, queue, follow):
             write_message(message, as_json=as_json)
             sys.stdout.flush()
+            acknowledge()
             shown += 1
             if shown == count:
                 break
@@ -60,9 +61,11 @@ def _place(start: str) -> int | str:
 
 def _messages(
     path: str, topic: str, place: int | str, group: str | None, queue: int | None, follow: bool
-) -> Iterator[Any]:
+) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """Messages, each with what to call when it was printed."""
     if group is None:
-        yield from _read_only(path, topic, place, queue, follow)
+        for message in _read_only(path, topic, place, queue, follow):
+            yield message, lambda: None
         return
     if queue is not None or isinstance(place, int):
         raise typer.BadParameter("a group reads all queues, from where it was", param_hint="--group")
@@ -74,9 +77,7 @@ def _messages(
         require_store(opened.storage, path)
         with opened.reader(topic, group, wait=follow, start=place) as reader:
             for message in reader:
-                yield message
-                # Printed is read: asking for the next one would acknowledge only when there is one.
-                reader.commit()
+                yield message, reader.commit
 
 
 def _read_only(path: str, topic: str, place: int | str, queue: int | None, follow: bool) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
 
@@ -44,8 +45,9 @@ class StoreDirectory:
 
     @cached_property
     def log_files(self) -> list[QueueFile]:
-        """Files of the log, oldest first, without empty ones."""
-        return [file for file in files_of(self.storage, self.path("commitlog")) if file.size]
+        """Files of the log, oldest first, without empty ones; of one that is too long, what belongs to it."""
+        files = [file for file in files_of(self.storage, self.path("commitlog")) if file.size]
+        return [replace(file, size=min(file.size, self.segment_size)) for file in files]
 
     @property
     def min_physical_offset(self) -> int:

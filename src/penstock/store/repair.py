@@ -99,7 +99,10 @@ def repair_store(
         mend.blank_units(before.faults)
     finally:
         lock.release()
-    with open_writable(path, storage=storage, config=directory.config, rebuild=True, create=False) as store:
+    # Without threads: nothing is delivered, cleaned or scheduled by the way.
+    with open_writable(
+        path, storage=storage, config=directory.config, rebuild=True, create=False, background=False
+    ) as store:
         report.recovery = str(store.report)
         report.actions += [line for line in report.recovery.splitlines() if line]
     report.after = verify_store(path, storage=storage, config=config, progress=progress)

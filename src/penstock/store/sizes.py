@@ -16,7 +16,7 @@ from pathlib import PurePath
 from penstock.config import StoreConfig
 from penstock.errors import CorruptFile, NotAStore, StoreError
 from penstock.files.storage import Storage
-from penstock.store.indexfile import layout_of
+from penstock.store.indexfile import index_size, layout_of
 
 BLANK_MAGIC = b"\xcb\xd4\x31\x94"
 _STORE_NAMES = frozenset(
@@ -214,8 +214,10 @@ def _is_unfinished(
 
     Loading removes it. A large file gets its blocks in several steps, so any length is possible.
     """
-    if not file.is_last or not file.size:
-        return file.is_last
+    if not file.size:
+        return bool(kind.depth) or file.is_last  # what a queue loses comes again from the log
+    if not file.is_last:
+        return False
     expected = max((other.size for other in files if other is not file), default=configured)
     if kind.depth or file.size >= expected:
         return False
@@ -261,19 +263,24 @@ def _with_index_layout(
         return config
     layout = (config.max_hash_slot_num, config.max_index_num)
     found: tuple[int, int] | None = None
+    unknown: list[tuple[int, StoreError]] = []
     for entry in reversed(entries):
         path = str(PurePath(folder) / entry.name)
         try:
             slots, capacity = layout_of(storage, path, found or layout)
+        except FileNotFoundError:
+            continue  # expired while we looked
         except StoreError as error:
-            faults.append(error)
+            unknown.append((entry.size, error))
             continue
         except (OSError, ValueError) as error:
-            faults.append(
-                CorruptFile(path, found=f"cannot be read: {error}", hint="remove it: it is rebuilt")
-            )
+            what = CorruptFile(path, found=f"cannot be read: {error}", hint="remove it: it is rebuilt")
+            unknown.append((entry.size, what))
             continue
         found = found or (slots, capacity)
+    # A file that is new has no chains to tell by; one of the others' size is of their kind.
+    usual = index_size(*(found or layout))
+    faults.extend(error for size, error in unknown if size != usual)
     if found is None:
         return config
     return config.replace(max_hash_slot_num=found[0], max_index_num=found[1])
