@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -13,12 +14,13 @@ from penstock._native.units import count_before, first_at, scan_units
 from penstock.errors import CorruptFile
 from penstock.files.filecache import FileCache
 from penstock.files.mappedfile import file_name
-from penstock.files.storage import SparseFile, Storage
+from penstock.files.storage import Entry, SparseFile, Storage
 
 UNIT = 20
 BLANK_UNIT = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
 """Fills a place that has no record: before the first unit of a queue, or where records were lost."""
 
+PAGE = 4096
 _PIECE = 16_000
 _unit = struct.Struct(">qiq")
 
@@ -41,29 +43,72 @@ class Unit:
 
 
 def queue_files(storage: Storage, folder: str, file_size: int) -> list[int]:
-    """First offsets of the files of a queue folder, in order. A last file of no length is left out.
+    """First offsets of the files of a queue folder, in order, up to the first that is missing or was never made.
 
-    Raises CorruptFile for any other file whose size or name is wrong.
+    What is behind such a place comes again from the log. Raises CorruptFile for any other size; names that are no
+    offsets are other people's files.
     """
-    try:
-        entries = sorted((e for e in storage.listdir(folder) if not e.is_dir), key=lambda e: e.name)
-    except FileNotFoundError:
-        return []
-    offsets = []
-    for entry in entries:
-        path = str(PurePath(folder) / entry.name)
-        if not (entry.name.isascii() and entry.name.isdigit()):
-            raise CorruptFile(path, found="a name that is not an offset", hint="move it out of the folder")
-        if entry.size == 0 and entry is entries[-1]:
-            continue
+    offsets: list[int] = []
+    for entry in _numbered(storage, folder):
+        if offsets and int(entry.name) != offsets[-1] + file_size:
+            break
+        if entry.size == 0:
+            break
         if entry.size != file_size:
             raise CorruptFile(
-                path,
+                str(PurePath(folder) / entry.name),
                 found=f"{entry.size} bytes instead of {file_size}",
                 hint="restore it from a copy; or remove the queue's folder, it is rebuilt from the log",
             )
         offsets.append(int(entry.name))
     return offsets
+
+
+def remove_cut_off(storage: Storage, folder: str, kept: Sequence[int]) -> list[CorruptFile]:
+    """Remove the files that ``queue_files`` left out, from the end; a finding for each that held anything."""
+    entries = [entry for entry in _numbered(storage, folder) if int(entry.name) not in kept]
+    for entry in reversed(entries):
+        storage.unlink(str(PurePath(folder) / entry.name))
+    if entries:
+        storage.sync_dir(folder)
+    return [
+        CorruptFile(
+            str(PurePath(folder) / entry.name),
+            found="the file before it is missing or empty",
+            hint="it was removed; the queue is rebuilt from the log",
+        )
+        for entry in entries
+        if entry.size
+    ]
+
+
+def is_hole(file: SparseFile, position: int) -> bool:
+    """Whether nothing but zeros follows, without reading what has no blocks."""
+    page = min(file.size, -(-(position + 1) // PAGE) * PAGE)
+    if any(file.read(position, page - position)):
+        return False
+    if file.fileno() >= 0:
+        try:
+            page = os.lseek(file.fileno(), page, os.SEEK_DATA)
+        except OSError:
+            return True  # no data behind it
+    while page < file.size:
+        data = file.read(page, 1 << 20)
+        if any(data) or not data:
+            return False
+        page += len(data)
+    return True
+
+
+def _numbered(storage: Storage, folder: str) -> list[Entry]:
+    try:
+        entries = storage.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(
+        (e for e in entries if not e.is_dir and e.name.isascii() and e.name.isdigit()),
+        key=lambda e: int(e.name),
+    )
 
 
 class ConsumeQueue:
@@ -83,7 +128,8 @@ class ConsumeQueue:
         self._files: list[int] = []
         self._attached: SparseFile | None = None
         self._unsynced: set[int] = set()
-        self._slab: Slab | None = None
+        self.slab: Slab | None = None
+        """The file that was read last, mapped."""
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -141,6 +187,8 @@ class ConsumeQueue:
             if valid < self.file_size:
                 break
         native.max_logic = end
+        if native.max_physical < 0:
+            native.max_physical = self._last_record_end(end)
 
     def _scan(self, file_from: int) -> tuple[int, int]:
         """Bytes of valid units at the start of a file, and the end of the last one's record."""
@@ -180,8 +228,24 @@ class ConsumeQueue:
         self._erase(kept)
         native.max_logic = kept
         native.min_logic = min(native.min_logic, kept)
-        native.max_physical = last
+        native.max_physical = last if last >= 0 else self._last_record_end(kept)
         return (end - kept) // UNIT
+
+    def _last_record_end(self, logic: int) -> int:
+        """End of the last record that has a unit before a byte offset, -1 if all of them are blanks."""
+        while self._files and logic > self._files[0]:
+            file_from = (logic - 1) // self.file_size * self.file_size
+            begin = max(file_from, logic - _PIECE)
+            _, end, _ = scan_units(self.read(begin, logic - begin))
+            if end >= 0:
+                return end
+            logic = begin
+        return -1
+
+    def erase_behind(self) -> None:
+        """Remove what a crash left behind the last unit. It may look valid, and would be taken for units once the
+        queue has grown up to it."""
+        self._erase(self.native.max_logic)
 
     def _erase(self, logic: int) -> None:
         """Remove everything behind a byte offset of the queue."""
@@ -192,8 +256,7 @@ class ConsumeQueue:
         if self._files and logic < self._files[-1] + self.file_size:
             last = self._files[-1]
             with self._cache.use(self.path_of(last), self.file_size) as file:
-                behind = file.read(logic - last, min(UNIT, self.file_size - (logic - last)))
-                if any(behind) or not behind:
+                if not is_hole(file, logic - last):
                     file.zero(logic - last, self.file_size)
                     file.sync()
 
@@ -397,7 +460,7 @@ class ConsumeQueue:
         """
         logic = queue_offset * UNIT
         file_from = logic - logic % self.file_size
-        slab = self._slab
+        slab = self.slab
         if slab is None or slab.file_from != file_from:
             slab = self._map(file_from)
             if slab is None:
@@ -414,12 +477,12 @@ class ConsumeQueue:
         except FileNotFoundError:
             return None
         # The slab keeps the mapping; readers keep the slab as long as they look at it.
-        self._slab = slab = Slab(mapping, file_from)
+        self.slab = slab = Slab(mapping, file_from)
         mapping.close()
         return slab
 
     def _unmap(self) -> None:
-        self._slab = None
+        self.slab = None
 
     def iterate(self, queue_offset: int) -> Iterator[Unit]:
         """Units from ``queue_offset`` on, over all files, to the end as it is now."""
@@ -455,7 +518,7 @@ class ConsumeQueue:
             last = self.unit_at(self._files[0] + self.file_size - UNIT)
             if last is None or last.physical_offset >= min_physical:
                 break
-            if self._slab is not None and self._slab.file_from == self._files[0]:
+            if self.slab is not None and self.slab.file_from == self._files[0]:
                 self._unmap()
             self._remove(self._files[0])
             count += 1

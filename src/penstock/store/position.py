@@ -15,8 +15,8 @@ from pathlib import PurePath
 from penstock.files.storage import Storage
 
 NAME = "penstock.position"
-_MAGIC = b"PNSTPOS1"
-_body = struct.Struct(">8sqqqqiqqq17s")
+_MAGIC = b"PNSTPOS2"
+_body = struct.Struct(">8sqqqqiqqq17sqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,10 @@ class IndexPosition:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What was on disk when it was written. ``clean_end`` is the end of the log at a clean close, else -1."""
+    """What was on disk when it was written. ``clean_end`` is the end of the log at a clean close, else -1.
+
+    ``units`` is the sum of all queues' maximum offsets: a queue that lost units or files since makes it differ.
+    """
 
     log_min: int
     flushed: int
@@ -40,6 +43,7 @@ class Position:
     clean_end: int
     index: IndexPosition
     last_record: int = -1
+    units: int = 0
 
     def encode(self) -> bytes:
         index = self.index
@@ -54,23 +58,26 @@ class Position:
             index.end_timestamp,
             index.log_offset,
             index.file.encode(),
-        ) + struct.pack(">q", self.last_record)
+            self.last_record,
+            self.units,
+        )
         return body + struct.pack(">I", zlib.crc32(body))
 
 
 def decode(data: bytes) -> Position | None:
     """The position, or None when the bytes are not a whole one."""
-    if len(data) != _body.size + 12:
+    if len(data) != _body.size + 4:
         return None
-    (crc,) = struct.unpack_from(">I", data, _body.size + 8)
+    (crc,) = struct.unpack_from(">I", data, _body.size)
     if zlib.crc32(data[:-4]) != crc:
         return None
-    magic, log_min, flushed, queues, clean_end, count, begin, end, log_offset, name = _body.unpack_from(data)
+    magic, log_min, flushed, queues, clean_end, count, begin, end, log_offset, name, last_record, units = (
+        _body.unpack_from(data)
+    )
     if magic != _MAGIC:
         return None
-    (last_record,) = struct.unpack_from(">q", data, _body.size)
     index = IndexPosition(name.rstrip(b"\0").decode("ascii", "replace"), count, begin, end, log_offset)
-    return Position(log_min, flushed, queues, clean_end, index, last_record)
+    return Position(log_min, flushed, queues, clean_end, index, last_record, units)
 
 
 def load(storage: Storage, root: str) -> Position | None:

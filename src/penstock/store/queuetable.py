@@ -14,7 +14,7 @@ from penstock.files.filecache import FileCache
 from penstock.files.storage import Storage
 from penstock.message.topic import is_path_safe, max_topic_bytes
 from penstock.store.batchconsumequeue import BatchConsumeQueue
-from penstock.store.consumequeue import ConsumeQueue
+from penstock.store.consumequeue import ConsumeQueue, remove_cut_off
 from penstock.store.consumequeueext import ConsumeQueueExt, trim
 
 QueueKey = tuple[str, int]
@@ -57,6 +57,8 @@ class QueueTable:
         self.ext_folder = str(PurePath(root) / "consumequeue_ext")
         self.batch_topics: set[str] = set()
         self.extensions: dict[QueueKey, ConsumeQueueExt] = {}
+        self.incomplete = False
+        """A queue has lost a file that the log can give back."""
         self._cache = FileCache(storage, config.max_open_files, writable=writable)
         self._queues: dict[QueueKey, AnyQueue] = {}
         self._attached: OrderedDict[QueueKey, ConsumeQueue] = OrderedDict()
@@ -114,9 +116,10 @@ class QueueTable:
     # -- loading -----------------------------------------------------------------------------------
 
     def load(self) -> list[StoreError]:
-        """Find the queues on disk and the end of each; faults of single queues, which are left out.
+        """Find the queues on disk and the end of each; what was wrong with single ones.
 
-        A queue that is left out is rebuilt from the log as far as that goes back.
+        Queues that have lost a file end before it and are ``incomplete``: the log has the rest. Of one whose files
+        have a wrong size nothing can be told: its error is raised, or, read-only, it is left out.
         """
         faults: list[StoreError] = []
         self.batch_topics |= {topic for topic, _ in self._folders(self.batch_folder)}
@@ -129,8 +132,16 @@ class QueueTable:
                 queue = self.get(topic, queue_id)
                 try:
                     queue.load()
+                    if self.writable:
+                        cut_off = remove_cut_off(self.storage, queue.folder, queue.files)
+                        self.incomplete |= bool(cut_off)
+                        faults += cut_off
                     queue.recover()
+                    if self.writable and isinstance(queue, ConsumeQueue):
+                        queue.erase_behind()
                 except StoreError as error:
+                    if self.writable:
+                        raise
                     faults.append(error)
         for topic, queue_id in self._folders(self.ext_folder):
             if storable_queue(topic, queue_id):
@@ -153,6 +164,11 @@ class QueueTable:
         return found
 
     # -- all of them -------------------------------------------------------------------------------
+
+    @property
+    def units(self) -> int:
+        """Sum of the maximum offsets."""
+        return sum(queue.max_offset for queue in self)
 
     @property
     def max_physical_offset(self) -> int:

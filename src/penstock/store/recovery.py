@@ -161,14 +161,29 @@ class Recovery:
                     self.report.faults.append(error)
                     self._rebuild_index(log_min)
                     start = log_min
-            return start
+            return start if self._units_agree(recorded) else log_min
         if recorded is not None and recorded.clean_end >= 0:
             self.native.index_from = recorded.clean_end
+            start = recorded.clean_end if self._units_agree(recorded) else log_min
             if unread or (self.index is not None and not self.index.files and recorded.index.file):
                 self._rebuild_index(log_min)
                 return log_min
-            return recorded.clean_end
+            return start
         return self._start_of_foreign(log_min, known, unread)
+
+    def _units_agree(self, recorded: positions.Position) -> bool:
+        """Whether the queues still hold what they did when the position was recorded. If not, the whole log is
+        dispatched again: queues that have a record's unit take no second one."""
+        if self.queues.units == recorded.units:
+            return True
+        self.report.faults.append(
+            StoreError(
+                f"the queues hold {self.queues.units} units, {recorded.units} were recorded: what is missing comes"
+                " from the log",
+                file=self.root,
+            )
+        )
+        return False
 
     def _goes_with(self, recorded: positions.Position, known: int) -> bool:
         """Whether a recorded position belongs to this log: RocketMQ may have written the store since, or cut it."""
@@ -226,6 +241,8 @@ class Recovery:
                 return log_min
             self.native.index_from = index.last_update[1] + 1
         start = log_min
+        if self.queues.incomplete:
+            return start
         for file in self.commit_log.files.files:
             header = self._header_at(file.file_from_offset)
             if header is not None and file.file_from_offset <= known:

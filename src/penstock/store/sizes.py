@@ -261,6 +261,8 @@ def _with_index_layout(
         ]
     except (FileNotFoundError, NotADirectoryError):
         return config
+    if entries and not entries[-1].size:
+        entries.pop()  # being made, or left by a crash in its making
     layout = (config.max_hash_slot_num, config.max_index_num)
     found: tuple[int, int] | None = None
     unknown: list[tuple[int, StoreError]] = []

@@ -100,6 +100,7 @@ class Upkeep:
             position = dispatcher.position
             last_record = dispatcher.native.last_offset
             last_timestamp = dispatcher.native.last_timestamp
+            units = parts.queues.units
             index = (
                 parts.index.position(position)
                 if parts.index is not None
@@ -117,6 +118,7 @@ class Upkeep:
             clean_end,
             index,
             last_record,
+            units,
         )
         positions.save(parts.commit_log.storage, parts.root, recorded)
         self._synced_position = position
