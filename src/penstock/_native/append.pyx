@@ -4,6 +4,7 @@ What the lock guards is one function that neither needs the interpreter nor can 
 and waiting for the disk happen outside of it.
 """
 
+cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -43,6 +44,9 @@ cdef enum:
     LONG_COPY = 65536
 
 
+@cython.no_gc
+@cython.freelist(256)
+@cython.final
 cdef class PutResult:
     """What became of one message. Offsets are -1 unless it was appended."""
 
@@ -186,6 +190,7 @@ cdef class Appender:
     cdef public double sync_timeout
     cdef public str unavailable       # why nothing may be written, None while all is well
     cdef int64_t locked_since
+    cdef str why                      # there was no file to roll to
     cdef public int64_t busy_after_ms
     cdef readonly int64_t put_count
     cdef readonly int64_t put_bytes
@@ -319,7 +324,7 @@ cdef class Appender:
             return 0
         return state_write(f, position, data, n)
 
-    cdef int append_all(self, Buffer* b, int64_t now, bint whole, bint system_clock, bint locked, int32_t* done, list why) except? -1000:
+    cdef int append_all(self, Buffer* b, int64_t now, bint whole, bint system_clock, bint locked, int32_t* done) except? -1000:
         """Append everything, rolling where a file ends. Answers as `append`, or CREATE_MAPPED_FILE_FAILED."""
         cdef int code
         cdef int32_t next = 0
@@ -331,9 +336,11 @@ cdef class Appender:
                         return OS_PAGE_CACHE_BUSY
                     with nogil:
                         pthread_mutex_lock(&self.mutex)
+                    if system_clock:
+                        now = wall_ms()
+                # Store times do not fall in log order while the clock does not: `now` was taken with the interpreter
+                # lock held, and so is the put lock, unless it had to be waited for.
                 self.locked_since = now
-            if system_clock:
-                now = wall_ms()  # inside the lock: store times do not fall in log order while the clock does not
             if b.used > LONG_COPY:
                 with nogil:
                     code = self.append(b, done[0], now, whole, &next)
@@ -360,7 +367,7 @@ cdef class Appender:
                     if locked:
                         self.take_lock()
                 if reason is not None:
-                    why.append(reason)
+                    self.why = reason
                     return CREATE_MAPPED_FILE_FAILED
                 if locked:
                     # The lock was free meanwhile: offsets that the caller looked up before may be taken.
@@ -391,7 +398,6 @@ cdef class Appender:
         cdef int64_t end
         cdef bint waits, system_clock = now < 0
         cdef PutResult result
-        cdef list why
         if self.unavailable is not None:
             return refused(4, self.unavailable)
         if system_clock:
@@ -404,14 +410,13 @@ cdef class Appender:
             if code != PUT_OK:
                 return refused(code, self.encoder.reason)
             b.records[0].messages = messages
-            why = []
-            code = self.append_all(b, now, False, system_clock, locked, &done, why)
+            code = self.append_all(b, now, False, system_clock, locked, &done)
             if code < 0:
                 raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
             if code == NEED_ROLL:
                 return ROLLED
             if code != PUT_OK:
-                return refused(code, why[0] if why else "the put lock is held for too long")
+                return refused(code, self.why if code == CREATE_MAPPED_FILE_FAILED else "the put lock is held for too long")
             result = appended(&b.records[0])
             waits = b.records[0].waits
             end = result.physical_offset + result.size
@@ -435,7 +440,6 @@ cdef class Appender:
         cdef int32_t done = 0, i
         cdef bint system_clock = now < 0, waits = False
         cdef Py_ssize_t index = 0
-        cdef list why = []
         if self.unavailable is not None:
             results.count = len(messages)
             results.failures = {i: refused(4, self.unavailable) for i in range(results.count)}
@@ -462,7 +466,7 @@ cdef class Appender:
                 if whole and b.used + BLANK_LENGTH > self.encoder.max_record_size:
                     code = MESSAGE_ILLEGAL
                 else:
-                    code = self.append_all(b, now, whole, system_clock, False, &done, why)
+                    code = self.append_all(b, now, whole, system_clock, False, &done)
                 if code < 0 and done == 0:
                     raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
                 results.records = <Encoded*> malloc(b.count * sizeof(Encoded))
@@ -478,7 +482,7 @@ cdef class Appender:
                     if results.failures is None:
                         results.failures = {}
                         results.order = list(range(index))
-                    reason = why[0] if why else f"write failed with errno {-code}"
+                    reason = self.why if code == CREATE_MAPPED_FILE_FAILED else f"not appended, code {code}"
                     for place in range(index):
                         if results.order[place] >= done:
                             results.failures[place] = refused(code if code > 0 else UNKNOWN_ERROR, reason)

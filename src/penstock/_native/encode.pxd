@@ -45,7 +45,9 @@ cdef class Encoder:
     cdef Py_ssize_t slots[17]
     cdef object find_queue            # (topic, queue id) -> Queue, or None for an illegal name
     cdef object parse_host
-    cdef dict topics                  # topic -> {queue id: Queue}
+    cdef dict topics                  # topic -> [Queue or None by queue id]
+    cdef object last_topic            # the topic of the last message, and its queues
+    cdef list last_queues
     cdef dict hosts
     cdef bytes own_host
     cdef public int64_t max_message_size

@@ -6,6 +6,8 @@ Everything but queue offset, physical offset and store timestamp is final here; 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.dict cimport PyDict_GetItem, PyDict_Next
+from cpython.list cimport PyList_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_TYPE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -144,6 +146,8 @@ cdef class Encoder:
     def forget_queues(self):
         """Queues were deleted or loaded anew: look them up again."""
         self.topics = {}
+        self.last_topic = None
+        self.last_queues = None
 
     cdef int next_unique(self, int64_t now) except -1:
         """Advance the unique id in place: milliseconds since the month began, then a counter."""
@@ -169,16 +173,31 @@ cdef class Encoder:
 
     cdef Queue queue(self, object topic, object queue_id):
         """The queue of a message, or None when its name or number is not allowed."""
-        cdef PyObject* known = PyDict_GetItem(self.topics, topic)
-        cdef PyObject* queue
-        if known != NULL:
-            queue = PyDict_GetItem(<object> known, queue_id)
-            if queue != NULL:
-                return <Queue> <object> queue
-        made = self.find_queue(topic, queue_id)
-        if made is not None:
-            self.topics.setdefault(topic, {})[queue_id] = made
-        return made
+        cdef PyObject* known
+        cdef Py_ssize_t number
+        cdef object queue
+        if topic is not self.last_topic:
+            known = PyDict_GetItem(self.topics, topic)
+            if known == NULL:
+                if self.find_queue(topic, queue_id) is None:
+                    return None
+                self.topics[topic] = []
+                known = PyDict_GetItem(self.topics, topic)
+            self.last_topic = topic
+            self.last_queues = <list> <object> known
+        if not PyLong_CheckExact(queue_id):
+            return None
+        number = queue_id
+        if 0 <= number < PyList_GET_SIZE(self.last_queues):
+            queue = self.last_queues[number]
+            if queue is not None:
+                return <Queue> queue
+        queue = self.find_queue(topic, queue_id)
+        if queue is not None and number < 65536:
+            while PyList_GET_SIZE(self.last_queues) <= number:
+                self.last_queues.append(None)
+            self.last_queues[number] = queue
+        return <Queue> queue
 
     cdef int refuse(self, int status, str reason) except -1:
         self.reason = reason
@@ -203,7 +222,7 @@ cdef class Encoder:
             return self.refuse(MESSAGE_ILLEGAL, "the topic is no text")
         try:
             queue = self.queue(topic, field(message, self.slots[F_QUEUE_ID]))
-        except UnicodeEncodeError:
+        except (UnicodeEncodeError, OverflowError):
             queue = None
         if queue is None:
             return self.refuse(MESSAGE_ILLEGAL, "topic or queue id is not allowed")

@@ -1,12 +1,14 @@
 """The get path: walk queue units, take the records they point to, hand out one result (spec 14.1 to 14.3)."""
 
+cimport cython
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp
 
 from penstock._native.endian cimport get16, get32, get64
-from penstock._native.mapping cimport FileState, Mapping, read_position
+from penstock._native.mapping cimport FileState, Mapping, load_position, read_position
+from penstock._native.queue cimport Queue
 from penstock._native.record cimport MAGIC_V1, MAGIC_V2, Properties, Span, scan_properties
 from penstock._native.stored cimport Slab, StoredMessage, stored_message
 
@@ -111,11 +113,16 @@ cdef class LogView:
     @property
     def end(self):
         """End of the readable bytes of the last file; 0 without files."""
+        return self.end_offset()
+
+    cdef int64_t end_offset(self) noexcept:
         if self.count == 0:
             return 0
         return self.states[self.count - 1].file_from + read_position(self.states[self.count - 1])
 
 
+@cython.no_gc
+@cython.freelist(16)
 cdef class GetResult:
     """The answer to a get: a sequence of stored messages, made when looked at, and where to go on."""
 
@@ -211,6 +218,30 @@ cdef class UnitReader:
     cdef public int64_t disk_count
     cdef public int64_t log_file_size
 
+    def get(self, Queue queue not None, Slab units, LogView log not None, int64_t offset, int64_t max_messages, int64_t max_bytes):
+        """A get without a filter from a simple queue: conditions in the order of spec 14.1, then the loop.
+
+        None when `units` is not the file that holds `offset`: the caller has to fetch that first.
+        """
+        cdef int64_t low = load_position(&queue.state.min_logic) // SIMPLE_UNIT
+        cdef int64_t end = load_position(&queue.state.max_logic), high = end // SIMPLE_UNIT, file_from
+        if high == 0:
+            return GetResult.__new__(GetResult, "NO_MESSAGE_IN_QUEUE", 0, low, high)
+        if offset < low:
+            return GetResult.__new__(GetResult, "OFFSET_TOO_SMALL", low, low, high)
+        if offset == high:
+            return GetResult.__new__(GetResult, "OFFSET_OVERFLOW_ONE", offset, low, high)
+        if offset > high:
+            return GetResult.__new__(GetResult, "OFFSET_OVERFLOW_BADLY", high, low, high)
+        file_from = offset * SIMPLE_UNIT - offset * SIMPLE_UNIT % queue.state.file_size
+        if units is None or units.file_from != file_from:
+            return None
+        end = min(end - file_from, queue.state.file_size)
+        return self.walk_units(
+            units, offset * SIMPLE_UNIT - file_from, end, SIMPLE_UNIT, log, None, offset, offset, low, high, max_messages, max_bytes,
+            log.end_offset(), None, None,
+        )
+
     def read(
         self, Slab units not None, int64_t begin, int64_t end, int unit_size, LogView log, object fetch, int64_t first_offset,
         int64_t offset, int64_t min_offset, int64_t max_offset, int64_t max_messages, int64_t max_bytes, int64_t max_physical,
@@ -221,6 +252,16 @@ cdef class UnitReader:
         Records come from `log`, or without one from `fetch(offset, size) -> (Slab, position) | None`. `codes`: accepted
         tag hashes, None for all. `resolve`: turns an extension address into a tags code, None if it is lost.
         """
+        return self.walk_units(
+            units, begin, end, unit_size, log, fetch, first_offset, offset, min_offset, max_offset, max_messages, max_bytes,
+            max_physical, codes, resolve,
+        )
+
+    cdef GetResult walk_units(
+        self, Slab units, int64_t begin, int64_t end, int unit_size, LogView log, object fetch, int64_t first_offset,
+        int64_t offset, int64_t min_offset, int64_t max_offset, int64_t max_messages, int64_t max_bytes, int64_t max_physical,
+        object codes, object resolve,
+    ):
         cdef GetResult result = GetResult.__new__(GetResult, NO_MATCHED_MESSAGE, offset, min_offset, max_offset)
         cdef const uint8_t* u
         cdef Py_ssize_t i, n

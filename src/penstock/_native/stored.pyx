@@ -1,9 +1,11 @@
 """Stored messages as objects: a field is decoded when it is asked for, a body is copied only then."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.dict cimport PyDict_SetItem
+from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
 from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
@@ -88,11 +90,18 @@ cdef StoredMessage stored_message(Slab slab, int64_t position, int64_t available
     return m
 
 
+cdef inline object property_of(dict properties, str name):
+    cdef PyObject* value = PyDict_GetItem(properties, name)
+    return <object> value if value != NULL else None
+
+
 def message_at(Slab slab not None, int64_t position):
     """The stored message at a position of a slab, or None."""
     return stored_message(slab, position, slab.length - position, -1)
 
 
+@cython.no_gc
+@cython.freelist(256)
 cdef class StoredMessage:
     """One message of the log. Views into it stay valid while it lives; `body` is a copy."""
 
@@ -189,15 +198,15 @@ cdef class StoredMessage:
 
     @property
     def tags(self):
-        return self.properties_map().get(TAGS)
+        return property_of(self.properties_map(), TAGS)
 
     @property
     def keys(self):
-        return self.properties_map().get(KEYS)
+        return property_of(self.properties_map(), KEYS)
 
     @property
     def unique_key(self):
-        return self.properties_map().get(UNIQ_KEY)
+        return property_of(self.properties_map(), UNIQ_KEY)
 
     @property
     def body(self):

@@ -230,16 +230,12 @@ class MessageStore:
         if queue is None or self._closed:
             self._check_open()
             return GetResult("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
-        return get_messages(
-            self._reader,
-            queue,
-            self._log.view,
-            offset,
-            count,
-            tag_codes(tags),
-            max_bytes,
-            self._resolve(queue, tags),
-        )
+        if tags is None and type(queue) is ConsumeQueue:
+            found = self._reader.get(queue.native, queue.slab, self._log.view, offset, count, max_bytes)
+            if found is not None:
+                return found
+        codes, resolve = tag_codes(tags), self._resolve(queue, tags)
+        return get_messages(self._reader, queue, self._log.view, offset, count, codes, max_bytes, resolve)
 
     def _resolve(self, queue: Any, tags: str | None) -> Any:
         if tags is None or not self.config.enable_consume_queue_ext:
