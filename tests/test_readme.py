@@ -1,0 +1,72 @@
+"""What the README shows works when it is pasted, and what the documentation points to is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+# Small files for the commands: what they do is the same, and a shared machine's disk is spared.
+SMALL = {
+    "PENSTOCK_MAPPED_FILE_SIZE_COMMIT_LOG": "1MiB",
+    "PENSTOCK_MAX_HASH_SLOT_NUM": "1000",
+    "PENSTOCK_MAX_INDEX_NUM": "4000",
+}
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert found
+    return found
+
+
+def run(command: list[str], folder: Path, text: str, **environment: str) -> str:
+    done = subprocess.run(
+        command,
+        input=text,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_python_examples_work_when_pasted(tmp_path: Path) -> None:
+    first, columns = blocks("python")
+    assert len(first.splitlines()) <= 10
+    shown = run([sys.executable, "-"], tmp_path, first)
+    assert shown.splitlines() == [
+        "PUT_OK 7F00000100002A9F0000000000000000",
+        "0 coffee b'two espressos'",
+        "b'two espressos'",
+    ]
+    pytest.importorskip("pyarrow")
+    assert "'keys': 'sensor-0', 'body': b'0'" in run([sys.executable, "-"], tmp_path, columns)
+
+
+def test_the_commands_work_when_pasted(tmp_path: Path) -> None:
+    (commands,) = blocks("sh")
+    script = f'set -euo pipefail\npenstock() {{ "{sys.executable}" -m penstock "$@"; }}\n{commands}'
+    shown = run(["bash", "-s"], tmp_path, script, **SMALL)
+    assert "a flat white" in shown
+    assert "healthy" in shown
+    assert shown.count('"topic":"numbers"') == 3
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    missing = [link for link in links if not (ROOT / document).parent.joinpath(link).exists()]
+    assert missing == []
