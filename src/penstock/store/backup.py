@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._native.index import Index
 from penstock._native.units import count_before, first_nonzero
-from penstock.errors import UsageError
+from penstock.errors import StoreError, UsageError
 from penstock.files.disk import DiskStorage
 from penstock.files.storage import Storage
 from penstock.format.batchunit import BATCH_UNIT_SIZE
 from penstock.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, encode_checkpoint
 from penstock.store.directory import StoreDirectory
-from penstock.store.indexfile import HEADER, layout_of
+from penstock.store.indexfile import HEADER, index_size, layout_of
 from penstock.store.indexverifier import is_index_name
 from penstock.store.logwindow import LogWindow
 from penstock.store.sizes import QueueFile, files_of, queue_folders
@@ -57,7 +57,7 @@ class BackupReport:
 def backup_store(path: str, target: str, *, progress: Progress = lambda done, whole: None) -> BackupReport:
     """Copy a directory that this process does not have open. Raises NotAStore; UsageError for the target."""
     directory = StoreDirectory(None, path)
-    if directory.size_faults:
+    if directory.size_faults and not directory.is_live:
         raise directory.size_faults[0]
     copy = _Copy(directory.storage, path, target, live=directory.is_live, progress=progress)
     if not directory.is_live:
@@ -186,10 +186,11 @@ class _Copy:
             name = str(PurePath("index") / entry.name)
             try:
                 slots, capacity = layout_of(self.storage, str(PurePath(folder) / entry.name), layout)
-                self._copy(name, entry.size)
-            except FileNotFoundError:
-                continue
-            self._cut_index(str(PurePath(self.target) / name), entry.size, slots, capacity, end)
+                size = index_size(slots, capacity)
+                self._copy(name, size)
+            except (StoreError, ValueError, FileNotFoundError):
+                continue  # just being made, or expired; what is missed is built from the log
+            self._cut_index(str(PurePath(self.target) / name), size, slots, capacity, end)
 
     def _cut_index(self, path: str, size: int, slots: int, capacity: int, end: int) -> None:
         """Keep the entries of records before the end; the slots are made again from them."""

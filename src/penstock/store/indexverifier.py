@@ -78,10 +78,12 @@ class IndexVerifier:
                 yield from self._file(path, entry.size)
             except StoreError as error:
                 self._tell(path, 0, str(error.message), kind="index-file")
-            except OSError as error:
-                self._tell(path, 0, f"cannot be read: {error.strerror}", kind="unreadable")
+            except (OSError, ValueError) as error:
+                self._tell(path, 0, f"cannot be read: {error}", kind="unreadable")
 
     def _file(self, path: str, size: int) -> Iterator[EntryPiece]:
+        if size == 0 and path == str(PurePath(self._folder) / self._entries[-1].name):
+            return  # being made, or left by a crash in its making
         if size < HEADER:
             self._tell(path, 0, f"{size} bytes, too short for a header", kind="index-file")
             return
@@ -160,7 +162,8 @@ class IndexVerifier:
             self._tell(file.path, 32, f"counts {used} slots in use, but {counted} are")
 
     def _tell(self, path: str, offset: int, found: str, kind: str = "index") -> None:
-        self._report(Fault(kind, path, found, offset, hint=_HINT))
+        # An owner at work makes files, and writes entry, slot and header one after the other.
+        self._report(Fault(kind, path, found, offset, hint=_HINT, note=self.live))
 
 
 def is_index_name(name: str) -> bool:

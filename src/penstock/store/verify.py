@@ -281,7 +281,9 @@ class Verifier:
     def _check_files(self) -> None:
         directory = self.directory
         for error in directory.size_faults:
-            self.found(Fault("file-size", error.file or directory.root, error.message, 0, hint=error.hint))
+            # With an owner at work it is a file in the making.
+            file, live = error.file or directory.root, directory.is_live
+            self.found(Fault("file-size", file, error.message, 0, hint=error.hint, note=live))
         for path, what in foreign_files(directory.storage, directory.root):
             self.found(
                 Fault("foreign-file", path, what, hint="move it away: a file queue holds nothing else")
