@@ -27,9 +27,10 @@ def open_store(
 ) -> MessageStore | ReadOnlyStore:
     """Open a store directory, Penstock's or RocketMQ's; it is made if it is not there.
 
-    ``flush="sync"`` (the default): an acknowledged message is on disk. ``"async"``: it is with the system, and on disk
-    a moment later. ``read_only`` takes no lock and writes nothing, beside a running writer too. Sizes of existing files
-    win over ``config``. The result is a context manager.
+    ``flush="sync"`` (the default): an acknowledged message is on disk. ``"async"``: it is with the system,
+    and on disk
+    a moment later. ``read_only`` takes no lock and writes nothing, beside a running writer too. Sizes of
+    existing files win over ``config``. The result is a context manager.
     """
     if read_only:
         from penstock.store.readonly import ReadOnlyStore

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_store import CASES, GoldenStore, unpack
 
+from golden_store import CASES, GoldenStore, unpack
 from penstock import StoreConfig, open_store
 
 FLAGS = {

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_store import body_of, unpack
 
+from golden_store import body_of, unpack
 from penstock import Message, StoreConfig, open_store
 from penstock.clock import ManualClock
 

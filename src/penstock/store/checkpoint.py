@@ -1,4 +1,6 @@
-"""``checkpoint``: RocketMQ's own record of how far things are (format section 11.1). Ours to write, never to trust."""
+"""``checkpoint``: RocketMQ's own record of how far things are (format section 11.1). Ours to write, never
+to trust.
+"""
 
 from __future__ import annotations
 

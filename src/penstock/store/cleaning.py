@@ -29,7 +29,8 @@ class DiskState:
 
 
 def disk_state(used: float, config: StoreConfig) -> DiskState:
-    """Section 13.3: above the warning level nothing may be written, above the next files go whatever their age.
+    """Section 13.3: above the warning level nothing may be written, above the next files go whatever their
+    age.
 
     A ratio that cannot be told (-1 in some containers) is no reason to delete anything.
     """
@@ -40,7 +41,9 @@ def disk_state(used: float, config: StoreConfig) -> DiskState:
 
 
 class CleanService:
-    """One ``run`` looks at the disk and the clock, and removes what is due. Blocks: never on a writer's thread."""
+    """One ``run`` looks at the disk and the clock, and removes what is due. Blocks: never on a writer's
+    thread.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,9 @@ class CleanService:
         self._manual = MANUAL_ROUNDS
 
     def look_at_disk(self) -> DiskState:
-        """How full the disk is now. Separate from deleting: a slow deletion must not hide that space is back."""
+        """How full the disk is now. Separate from deleting: a slow deletion must not hide that space is
+        back.
+        """
         used = self._log.storage.disk_usage(self._log.folder)
         self.disk = disk_state(used, self._config)
         return self.disk

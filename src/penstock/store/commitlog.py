@@ -156,7 +156,9 @@ class CommitLog:
         return unmoved
 
     def flush(self) -> None:
-        """Everything put so far is on disk. OSError is final: the store must not acknowledge anything after it."""
+        """Everything put so far is on disk. OSError is final: the store must not acknowledge anything
+        after it.
+        """
         self.flusher.sync()
         self.files.flushed_where = self.files.committed_where = self.flusher.flushed_where
         if self.pool is not None:

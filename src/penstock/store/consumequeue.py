@@ -43,10 +43,11 @@ class Unit:
 
 
 def queue_files(storage: Storage, folder: str, file_size: int) -> list[int]:
-    """First offsets of the files of a queue folder, in order, up to the first that is missing or was never made.
+    """First offsets of the files of a queue folder, in order, up to the first that is missing or was never
+    made.
 
-    What is behind such a place comes again from the log. Raises CorruptFile for any other size; names that are no
-    offsets are other people's files.
+    What is behind such a place comes again from the log. Raises CorruptFile for any other size; names that
+    are no offsets are other people's files.
     """
     offsets: list[int] = []
     for entry in _numbered(storage, folder):
@@ -112,7 +113,8 @@ def _numbered(storage: Storage, folder: str) -> list[Entry]:
 
 
 class ConsumeQueue:
-    """The units of one queue. ``native`` holds its counters; writing goes through it, from one thread at a time.
+    """The units of one queue. ``native`` holds its counters; writing goes through it, from one thread at a
+    time.
 
     Files are sparse and written by position; readers see what ``max_offset`` covers.
     """
@@ -243,8 +245,8 @@ class ConsumeQueue:
         return -1
 
     def erase_behind(self) -> None:
-        """Remove what a crash left behind the last unit. It may look valid, and would be taken for units once the
-        queue has grown up to it."""
+        """Remove what a crash left behind the last unit. It may look valid, and would be taken for units
+        once the queue has grown up to it."""
         self._erase(self.native.max_logic)
 
     def _erase(self, logic: int) -> None:
@@ -503,7 +505,9 @@ class ConsumeQueue:
     def offset_by_time(
         self, timestamp: int, boundary: str, store_time: Callable[[int, int], int], min_physical: int
     ) -> int:
-        """The queue offset for a store time (section 9.8); ``store_time(offset, size)`` reads the log, -1 if it can't."""
+        """The queue offset for a store time (section 9.8); ``store_time(offset, size)`` reads the log, -1
+        if it can't.
+        """
         from penstock.store.timesearch import search_units
 
         offset = search_units(self, timestamp, boundary, store_time, min_physical)

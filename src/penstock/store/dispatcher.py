@@ -1,4 +1,6 @@
-"""Follows the log and tells queues and index where each record is (RocketMQ's ReputMessageService, format section 8)."""
+"""Follows the log and tells queues and index where each record is (RocketMQ's ReputMessageService, format
+section 8).
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ Fault = Callable[[StoreError], object]
 class Dispatcher:
     """Turns records into queue units and index entries. One thread at a time: ``lock`` sees to it.
 
-    ``arrived`` is notified when messages became visible. A failed write leaves everything where it was; the next
-    ``advance`` tries again, so space that returns is enough to go on.
+    ``arrived`` is notified when messages became visible. A failed write leaves everything where it was; the
+    next ``advance`` tries again, so space that returns is enough to go on.
     """
 
     def __init__(
@@ -87,7 +89,9 @@ class Dispatcher:
     # -- dispatching -------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Dispatch all that may be visible now. True if anything was. Raises StoreError when the disk refuses."""
+        """Dispatch all that may be visible now. True if anything was. Raises StoreError when the disk
+        refuses.
+        """
         with self.lock:
             before = self.native.position
             self._advance(naps=0)
@@ -205,7 +209,9 @@ class Dispatcher:
         return error
 
     def _skip(self, record: memoryview, path: str, found: str) -> None:
-        """Leave a damaged record out. Its length is believed if a whole record follows, else the file is left."""
+        """Leave a damaged record out. Its length is believed if a whole record follows, else the file is
+        left.
+        """
         size = self.native.record_size
         position = self.native.position
         header = record_header(record[size:]) if 0 < size < len(record) else None

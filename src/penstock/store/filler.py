@@ -1,7 +1,7 @@
 """A record that fills a place in the log and is seen by nobody.
 
-Damage inside the log has to become something that both Penstock and RocketMQ step over. A record of transaction type
-ROLLBACK has neither a queue unit nor an index entry.
+Damage inside the log has to become something that both Penstock and RocketMQ step over. A record of
+transaction type ROLLBACK has neither a queue unit nor an index entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ ROLLBACK = 0xC
 
 
 def filler_record(offset: int, size: int) -> bytes | None:
-    """A whole record of exactly ``size`` bytes for a place in the log; None when that is too short for one."""
+    """A whole record of exactly ``size`` bytes for a place in the log; None when that is too short for
+    one.
+    """
     topic = TOPIC[: max(0, size - 91)]
     body = bytes(size - 91 - len(topic)) if size >= 91 + 1 else b""
     if not topic:

@@ -20,7 +20,8 @@ PAGE = 4096
 class GroupCommitService:
     """Sync flush: one sync acknowledges everybody who waits.
 
-    A thread that waits alone syncs by itself (natively, inside the put). Futures, and messages that nobody waits for, are
+    A thread that waits alone syncs by itself (natively, inside the put). Futures, and messages that nobody
+    waits for, are
     served by a native loop.
     """
 
@@ -136,7 +137,7 @@ class PeriodicService:
             self._thread = None
 
     def _run(self) -> None:
-        while not self._stopping:
+        while True:
             self._wake.wait(self._interval)
             self._wake.clear()
             if self._stopping:

@@ -126,7 +126,8 @@ class Follower(Iterator[StoredMessage]):
 class GroupReader(Follower):
     """A follower whose group remembers: asking for the next message acknowledges the one before.
 
-    At least once: what was handed out and not acknowledged comes again after a restart. ``commit`` acknowledges at once;
+    At least once: what was handed out and not acknowledged comes again after a restart. ``commit``
+    acknowledges at once;
     closing acknowledges nothing.
     """
 

@@ -18,7 +18,9 @@ def index_size(slots: int, capacity: int) -> int:
 
 
 def layout_of(storage: Storage, path: str, configured: tuple[int, int]) -> tuple[int, int]:
-    """Slots and entries of an existing file: as configured, else RocketMQ's defaults, else what its chains say."""
+    """Slots and entries of an existing file: as configured, else RocketMQ's defaults, else what its chains
+    say.
+    """
     size = storage.stat(path).size
     for slots, capacity in (configured, DEFAULT_LAYOUT):
         if size == index_size(slots, capacity):
@@ -34,7 +36,7 @@ def layout_of(storage: Storage, path: str, configured: tuple[int, int]) -> tuple
     if not sound or found is None:
         raise CorruptFile(
             path,
-            found=f"{size} bytes, which fits neither the configured nor the default number of slots and entries",
+            found=f"{size} bytes, which fits neither the configured nor the default slots and entries",
             hint="set max_hash_slot_num and max_index_num to the writer's; or remove the file, it is rebuilt",
         )
     return found

@@ -1,4 +1,6 @@
-"""Asking index files that somebody else writes: every byte is fetched with a read, never through a mapping."""
+"""Asking index files that somebody else writes: every byte is fetched with a read, never through a
+mapping.
+"""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class IndexService:
     def cut(self, position: IndexPosition, unread: list[str]) -> int:
         """After a crash: keep what was synced when ``position`` was written, drop the rest; entries kept.
 
-        ``unread`` are the files that could not be opened: newer ones were being made, and go. Raises StoreError when
-        the files do not go with the position: then everything has to be rebuilt.
+        ``unread`` are the files that could not be opened: newer ones were being made, and go. Raises
+        StoreError when the files do not go with the position: then everything has to be rebuilt.
         """
         for path in unread:
             if PurePath(path).name <= position.file:
@@ -110,7 +110,9 @@ class IndexService:
     # -- writing -----------------------------------------------------------------------------------
 
     def writable_file(self) -> IndexFile:
-        """The file that takes entries: the last one, or a new one when it is full. Raises DiskFull without room."""
+        """The file that takes entries: the last one, or a new one when it is full. Raises DiskFull without
+        room.
+        """
         last = self.files[-1] if self.files else None
         if last is not None and not last.is_full:
             if last.path not in self._unsynced:
@@ -142,7 +144,9 @@ class IndexService:
             raise store_error(error, "reserving an index file") from error
 
     def position(self, log_offset: int) -> IndexPosition:
-        """Where the index stands, to be recorded once it is flushed. The caller keeps the dispatcher still."""
+        """Where the index stands, to be recorded once it is flushed. The caller keeps the dispatcher
+        still.
+        """
         if not self.files:
             return IndexPosition("", 1, 0, 0, log_offset)
         last = self.files[-1]

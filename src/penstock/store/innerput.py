@@ -108,11 +108,11 @@ def put_with_offset(
                 light.next_offset += 1
     finally:
         appender.unlock()
-    if not (wait and waits and result.ok and commit_log.sync_flush):
-        return result
-    if commit_log.flusher.wait(result.end_offset, appender.sync_timeout):
-        return result
-    return refusal("FLUSH_DISK_TIMEOUT", f"stored at {result.physical_offset}, but not on disk in time")
+    stored: PutResult = result
+    if wait and waits and stored.ok and commit_log.sync_flush:
+        if not commit_log.flusher.wait(stored.end_offset, appender.sync_timeout):
+            stored.timed_out()
+    return stored
 
 
 def light_natives(queues: QueueTable, message: Message, names: str) -> list[Queue | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
@@ -48,7 +48,7 @@ def open_writable(
     create: bool = True,
 ) -> MessageStore:
     """Own a store directory. See ``open_store``; ``rebuild`` makes queues and index anew from the log."""
-    root = os.path.abspath(os.fspath(path)) if storage is None else os.fspath(path)
+    root = str(Path(path).absolute()) if storage is None else os.fspath(path)
     disk: Storage = storage if storage is not None else DiskStorage()
     if not create and not disk.exists(root):
         raise NotAStore("there is no such directory", file=root)

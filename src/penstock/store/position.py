@@ -1,8 +1,9 @@
 """``penstock.position``: how far queues and index are on disk, by log position.
 
-RocketMQ keeps times for that, and for the index nothing between two full files. This small file of ours lies beside
-its files; RocketMQ ignores it. It is replaced atomically and carries a checksum: absent, torn or foreign means unknown,
-and then recovery falls back on what RocketMQ's own files say.
+RocketMQ keeps times for that, and for the index nothing between two full files. This small file of ours lies
+beside
+its files; RocketMQ ignores it. It is replaced atomically and carries a checksum: absent, torn or foreign
+means unknown, and then recovery falls back on what RocketMQ's own files say.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class IndexPosition:
 class Position:
     """What was on disk when it was written. ``clean_end`` is the end of the log at a clean close, else -1.
 
-    ``units`` is the sum of all queues' maximum offsets: a queue that lost units or files since makes it differ.
+    ``units`` is the sum of all queues' maximum offsets: a queue that lost units or files since makes it
+    differ.
     """
 
     log_min: int

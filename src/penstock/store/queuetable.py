@@ -118,8 +118,8 @@ class QueueTable:
     def load(self) -> list[StoreError]:
         """Find the queues on disk and the end of each; what was wrong with single ones.
 
-        Queues that have lost a file end before it and are ``incomplete``: the log has the rest. Of one whose files
-        have a wrong size nothing can be told: its error is raised, or, read-only, it is left out.
+        Queues that have lost a file end before it and are ``incomplete``: the log has the rest. Of one whose
+        files have a wrong size nothing can be told: its error is raised, or, read-only, it is left out.
         """
         faults: list[StoreError] = []
         self.batch_topics |= {topic for topic, _ in self._folders(self.batch_folder)}
@@ -176,7 +176,9 @@ class QueueTable:
         return max((queue.max_physical_offset for queue in self._queues.values()), default=-1)
 
     def attach(self, queue: ConsumeQueue) -> None:
-        """Open the file that a queue's staged units go to; the queue that was not used longest lets go of its own."""
+        """Open the file that a queue's staged units go to; the queue that was not used longest lets go of
+        its own.
+        """
         key = (queue.topic, queue.queue_id)
         queue.attach()
         self._attached[key] = queue

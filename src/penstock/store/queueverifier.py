@@ -18,7 +18,7 @@ from penstock.format.malformed import Malformed
 from penstock.format.record import RecordFields
 from penstock.store.fault import Fault
 from penstock.store.logwindow import LogWindow
-from penstock.store.scan import Damage
+from penstock.store.scan import Damage, damage_at
 from penstock.store.sizes import QueueFile, files_of
 
 UNIT = 20
@@ -221,7 +221,7 @@ class QueueVerifier:
                 number += 1
 
     def _is_damaged(self, place: int) -> bool:
-        return any(damage.begin <= place < damage.end for damage in self.damage)
+        return damage_at(self.damage, place) is not None
 
     def check_batch_unit(self, topic: str, queue_id: int, expected: bytes) -> None:
         """The unit of a record in a batch queue."""

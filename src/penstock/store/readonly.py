@@ -1,7 +1,7 @@
 """A store that somebody else owns: no lock is taken, nothing is written, every byte comes from a read.
 
-Visible is what the queues point to, each record checked. Files may vanish at any time; their messages are reported as
-removed.
+Visible is what the queues point to, each record checked. Files may vanish at any time; their messages are
+reported as removed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any
 
@@ -27,8 +27,8 @@ from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import UNIT, ConsumeQueue
 from penstock.store.consumeroffset import ConsumerOffsets
 from penstock.store.following import Follower
+from penstock.store.getting import MAX_BYTES, tag_codes, unit_reader
 from penstock.store.indexreader import IndexReader
-from penstock.store.messagestore import MAX_BYTES, tag_codes, unit_reader
 from penstock.store.queuetable import AnyQueue, QueueTable
 from penstock.store.sizes import require_store, survey
 
@@ -48,7 +48,7 @@ class ReadOnlyStore:
         storage: Storage | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.path = os.path.abspath(os.fspath(path)) if storage is None else os.fspath(path)
+        self.path = str(Path(path).absolute()) if storage is None else os.fspath(path)
         self.storage: Storage = storage if storage is not None else DiskStorage()
         self.clock: Clock = clock or SystemClock()
         require_store(self.storage, self.path)
@@ -108,7 +108,9 @@ class ReadOnlyStore:
         return int.from_bytes(head[at : at + 8], "big", signed=True)
 
     def _drop_dangling(self, queue: AnyQueue) -> None:
-        """Units behind the end of the log are leftovers of a recovery that shortened it: they do not count."""
+        """Units behind the end of the log are leftovers of a recovery that shortened it: they do not
+        count.
+        """
         if not isinstance(queue, ConsumeQueue):
             return
         logic, end = queue.native.max_logic, queue.native.max_physical

@@ -1,7 +1,8 @@
-"""What a store does before it may be written to: find the end of the log, and make everything else agree with it.
+"""What a store does before it may be written to: find the end of the log, and make everything else agree
+with it.
 
-The log decides. Queues and index are believed as far as their recorded position (``penstock.position``) says they were
-synced, and are dispatched again from there. Times are never used to decide anything.
+The log decides. Queues and index are believed as far as their recorded position (``penstock.position``) says
+they were synced, and are dispatched again from there. Times are never used to decide anything.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ class Recovery:
             # Until something is dispatched it stays the last one: the next position has to name it too.
             self.native.last_offset = recorded.last_record
         if rebuild or (recorded is None and not self.report.clean):
-            # Nothing says how far queues and index are whole: make them again from the log. Units of records that
+            # Nothing says how far queues and index are whole: make them again from the log. Units of records
+            # that
             # were deleted from its head stay, they carry the queue's numbers.
             self.report.units_dropped = self.queues.truncate_dirty(log_min) if known > log_min else 0
             self._rebuild_index(log_min)
@@ -172,21 +174,25 @@ class Recovery:
         return self._start_of_foreign(log_min, known, unread)
 
     def _units_agree(self, recorded: positions.Position) -> bool:
-        """Whether the queues still hold what they did when the position was recorded. If not, the whole log is
-        dispatched again: queues that have a record's unit take no second one."""
+        """Whether the queues still hold what they did when the position was recorded.
+
+        If not, the whole log is dispatched again: queues that have a record's unit take no second one.
+        """
         if self.queues.units == recorded.units:
             return True
         self.report.faults.append(
             StoreError(
-                f"the queues hold {self.queues.units} units, {recorded.units} were recorded: what is missing comes"
-                " from the log",
+                f"the queues hold {self.queues.units} units, {recorded.units} were recorded:"
+                " what is missing comes from the log",
                 file=self.root,
             )
         )
         return False
 
     def _goes_with(self, recorded: positions.Position, known: int) -> bool:
-        """Whether a recorded position belongs to this log: RocketMQ may have written the store since, or cut it."""
+        """Whether a recorded position belongs to this log: RocketMQ may have written the store since, or
+        cut it.
+        """
         log = self.commit_log
         end = log.files.files[-1].end_offset
         if recorded.clean_end >= 0 and self.report.clean:
@@ -206,7 +212,9 @@ class Recovery:
         )
 
     def _looks_like_boundary(self, offset: int, recorded: positions.Position) -> bool:
-        """The last record before a recorded position must end there; without one, a record or nothing must follow."""
+        """The last record before a recorded position must end there; without one, a record or nothing must
+        follow.
+        """
         if recorded.last_record >= max(0, self.commit_log.min_offset):
             header = self._header_at(recorded.last_record)
             return header is not None and recorded.last_record + header[0] in (
@@ -308,7 +316,8 @@ class Recovery:
                 continue
             reason = self.native.bad_reason
             if reason == "short" and at + len(data) < file.file_size:
-                # The record goes on behind this piece: read from its start, more if it is larger than a piece.
+                # The record goes on behind this piece: read from its start, more if it is larger than a
+                # piece.
                 piece = PIECE if reached else max(piece, min(self.native.record_size, file.file_size))
                 continue
             piece = PIECE
@@ -316,7 +325,9 @@ class Recovery:
                 return False
 
     def _damaged(self, file: MappedFile, reason: str) -> bool:
-        """Decide what a bad record means: the end of the log (False), or damage inside of it that is contained."""
+        """Decide what a bad record means: the end of the log (False), or damage inside of it that is
+        contained.
+        """
         position = self.native.position
         known = self.queues.max_physical_offset
         if reason == "stale":
@@ -339,7 +350,9 @@ class Recovery:
         return True
 
     def _next_record(self, file: MappedFile, start: int, reason: str) -> int | None:
-        """Offset of the next whole record that continues the queues, in this file or at the start of a later one."""
+        """Offset of the next whole record that continues the queues, in this file or at the start of a
+        later one.
+        """
         at, end = start - file.file_from_offset, file.file_size
         if reason == "zero":
             end = min(end, self.queues.max_physical_offset - file.file_from_offset)
@@ -378,7 +391,9 @@ class Recovery:
         return unit is not None and unit.physical_offset == physical_offset
 
     def _contain(self, file: MappedFile, begin: int, end: int, reason: str) -> None:
-        """Keep a copy of the damaged bytes and put a record over them that nobody sees, so that the log can be walked."""
+        """Keep a copy of the damaged bytes and put a record over them that nobody sees, so that the log
+        can be walked.
+        """
         stop = min(end, file.end_offset)
         kept = self._keep(file, begin, stop)
         filler = filler_record(begin, stop - begin)

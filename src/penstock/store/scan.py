@@ -9,6 +9,7 @@ lies there, reports what is between, and goes on; where none follows, the log en
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from penstock.store.sizes import QueueFile
 WINDOW = 4 << 20
 # Behind damage a record must be found whole: pieces overlap by the longest record that is looked for.
 SEARCH_OVERLAP = 8 << 20
+SEARCH_FIRST = 256 << 10
 _RECORD_LIMIT = 256 << 20
 _HEADER = struct.Struct(">ii")
 
@@ -80,6 +82,13 @@ class Damage:
     begin: int
     end: int
     reason: str
+
+
+def damage_at(damage: list[Damage], place: int) -> Damage | None:
+    """The damaged part that a place lies in. The list is in order, as a scan makes it."""
+    number = bisect.bisect_right(damage, place, key=lambda part: part.begin)
+    found = damage[number - 1] if number else None
+    return found if found is not None and place < found.end else None
 
 
 def walk_step(view: memoryview, base: int) -> StepResult:
@@ -143,6 +152,7 @@ class LogScanner:
             position = 0
             while position < run.end:
                 message = message_at(slab, position)
+                assert message is not None  # the run was walked
                 position += message.size
                 if message.topic != FILLER_TOPIC.decode():
                     yield message
@@ -292,8 +302,7 @@ class LogScanner:
 
     def _search_file(self, file: QueueFile, start: int) -> int | None:
         limit = self._limit(file)
-        piece = SEARCH_OVERLAP * 2
-        window = LogWindow(self.directory.storage, min(piece, max(1, file.size)))
+        window = LogWindow(self.directory.storage, SEARCH_FIRST)
         try:
             at = start
             while at < limit:
@@ -312,6 +321,9 @@ class LogScanner:
                     at += found + 1
                 elif at + len(view) >= limit or not view:
                     return None
+                elif window.capacity < 2 * SEARCH_OVERLAP:
+                    # Most damage is short: look near first, then with room for the longest record.
+                    window.grow(2 * SEARCH_OVERLAP)
                 else:
                     at += max(1, len(view) - SEARCH_OVERLAP)
             return None

@@ -1,4 +1,6 @@
-"""Messages that are delivered later: the put hooks, and the services that deliver. They start when first needed."""
+"""Messages that are delivered later: the put hooks, and the services that deliver. They start when first
+needed.
+"""
 
 from __future__ import annotations
 

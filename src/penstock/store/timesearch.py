@@ -36,7 +36,9 @@ def search_units(
     store_time: Callable[[int, int], int],
     min_physical: int,
 ) -> int:
-    """The unclamped answer. LOWER: the first unit not before ``timestamp``; UPPER: the last one not after it."""
+    """The unclamped answer. LOWER: the first unit not before ``timestamp``; UPPER: the last one not after
+    it.
+    """
 
     def when(logic: int) -> int:
         unit = queue.unit_at(logic)

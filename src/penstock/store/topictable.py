@@ -1,4 +1,6 @@
-"""``config/topics.json``: what the store has to know of topics. Everything else in the file is kept as it is."""
+"""``config/topics.json``: what the store has to know of topics. Everything else in the file is kept as it
+is.
+"""
 
 from __future__ import annotations
 

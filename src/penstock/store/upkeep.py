@@ -21,7 +21,9 @@ from penstock.store.topictable import TopicTable
 log = logging.getLogger("penstock.store")
 
 SYNC_BYTES = 512 << 20
-"""So much may be dispatched before queues and index are synced again: it bounds what the next recovery has to redo."""
+"""So much may be dispatched before queues and index are synced again: it bounds what the next recovery has
+to redo.
+"""
 
 
 @dataclass(slots=True)

@@ -23,8 +23,10 @@ from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault, FaultList
 from penstock.store.foreign import foreign_files
 from penstock.store.indexverifier import EntryPiece, IndexVerifier
+from penstock.store.javajson import parse
+from penstock.store.jsonfile import MAX_FILE_SIZE
 from penstock.store.queueverifier import QueueVerifier
-from penstock.store.scan import LogScanner, StepResult
+from penstock.store.scan import LogScanner, StepResult, damage_at
 from penstock.store.sizes import queue_folders
 
 _WINDOW = 8 << 20
@@ -120,6 +122,7 @@ class Verifier:
         self._finish_index()
         queues, units = self.queues.finish(scanner.end, lagging_is_fault=directory.is_closed)
         self._check_checkpoint()
+        self._check_settings()
         if checker.fillers:
             self.found(
                 Fault(
@@ -220,7 +223,7 @@ class Verifier:
     def _judge_entry(self, lost: bool, record: int) -> None:
         number, key_hash, place, seconds = self.checker.entry
         piece = self._piece
-        if piece is None or (lost and any(d.begin <= place < d.end for d in self.scanner.damage)):
+        if piece is None or (lost and damage_at(self.scanner.damage, place) is not None):
             return
         if lost:
             found = f"entry {number} points at {place}, where no record begins"
@@ -300,6 +303,33 @@ class Verifier:
                     note=True,
                 )
             )
+
+    def _check_settings(self) -> None:
+        """The JSON files under ``config``: each must be readable, or have a backup that is."""
+        directory = self.directory
+        try:
+            names = [e.name for e in directory.storage.listdir(directory.path("config")) if not e.is_dir]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name in names:
+            if not name.endswith(".json") or (wrong := self._json_fault(name)) is None:
+                continue
+            spare = f"{name}.bak" in names and self._json_fault(f"{name}.bak") is None
+            hint = "its backup serves" if spare else "restore it from a backup"
+            path, live = directory.path("config", name), directory.is_live
+            self.found(Fault("config", path, wrong, 0, hint=hint, note=spare or live))
+
+    def _json_fault(self, name: str) -> str | None:
+        path = self.directory.path("config", name)
+        try:
+            if self.directory.storage.stat(path).size > MAX_FILE_SIZE:
+                return f"larger than {MAX_FILE_SIZE} bytes"
+            parse(self.directory.storage.read_file(path).decode())
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        except ValueError as error:
+            return f"no JSON: {error}"
+        return None
 
     def _check_checkpoint(self) -> None:
         """Its fields are lower bounds: none may be behind what there is."""

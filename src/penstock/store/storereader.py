@@ -1,0 +1,231 @@
+"""The reading half of the store's face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock._native.reading import GetResult, matching
+from penstock._native.stored import StoredMessage
+from penstock.errors import StoreClosed
+from penstock.message.ids import decode_message_id
+from penstock.store.consumequeue import ConsumeQueue
+from penstock.store.dispatcher import wait_visible
+from penstock.store.following import Follower, GroupReader
+from penstock.store.getting import MAX_BYTES, get_messages, tag_codes, unit_reader
+from penstock.store.upkeep import Parts
+
+
+class StoreReader:
+    """Gets, finds and follows messages. Any thread may."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.config = parts.commit_log.config
+        self.clock = parts.commit_log.clock
+        self.path = parts.root
+        self._parts = parts
+        self._log = parts.commit_log
+        self._queues = parts.queues
+        self._dispatcher = parts.dispatcher
+        self._reader = unit_reader(self.config)
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def background(self) -> bool:
+        """Whether threads of the store do what is due; without them its owner steps it by hand."""
+        return True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed", file=self.path)
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int = 32,
+        *,
+        tags: str | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> GetResult:
+        """Messages of one queue from ``offset`` on, with RocketMQ's status and next offset (format section
+        14).
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or self._closed:
+            self._check_open()
+            return GetResult("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        if tags is None and type(queue) is ConsumeQueue:
+            found = self._reader.get(queue.native, queue.slab, self._log.view, offset, count, max_bytes)
+            if found is not None:
+                return found
+        codes, resolve = tag_codes(tags), self._resolve(queue, tags)
+        return get_messages(self._reader, queue, self._log.view, offset, count, codes, max_bytes, resolve)
+
+    def _resolve(self, queue: Any, tags: str | None) -> Any:
+        if tags is None or not self.config.enable_consume_queue_ext:
+            return None
+        ext = self._queues.extension(queue.topic, queue.queue_id)
+
+        def resolve(address: int) -> int | None:
+            unit = ext.get(address)
+            return unit.tags_code if unit is not None else None
+
+        return resolve
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max: int | None = None,
+        begin: int = 0,
+        end: int | None = None,
+        index_type: str | None = None,
+    ) -> list[StoredMessage]:
+        """Messages with this key or unique key, in log order; ``index_type="T"`` asks for tags.
+
+        ``begin`` and ``end`` are store times. At most ``max`` places of the index are looked at (newest
+        first).
+        """
+        self._check_open()
+        if self._parts.index is None:
+            return []
+        limit = self.config.default_query_max_num if max is None else max
+        until = self.clock.now_ms() + 1000 if end is None else end
+        offsets = self._parts.index.query_offset(topic, key, limit, begin, until, index_type)
+        return (
+            matching(self._log.view, offsets, topic.encode(), key.encode(), index_type == "T")
+            if offsets
+            else []
+        )
+
+    def query_offsets(
+        self, topic: str, key: str, limit: int, begin: int, end: int, index_type: str | None = None
+    ) -> list[int]:
+        """The raw answer of the index, newest first: equal hashes of other keys included."""
+        self._check_open()
+        return (
+            self._parts.index.query_offset(topic, key, limit, begin, end, index_type)
+            if self._parts.index
+            else []
+        )
+
+    def lookup(self, place: int | str) -> StoredMessage | None:
+        """The message at a physical offset, or with an offset message id; None if there is none."""
+        self._check_open()
+        offset = decode_message_id(place)[1] if isinstance(place, str) else place
+        return self._log.view.message(offset)
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    def queues(self) -> list[tuple[str, int]]:
+        """All queues that hold or held messages."""
+        return sorted((q.topic, q.queue_id) for q in self._queues if q.max_offset > 0)
+
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.queues()})
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.find(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """One past the last message that can be read."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset of the next put, messages that are not yet readable included."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.native.next_offset if queue is not None else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: str = "lower") -> int:
+        """The queue offset for a store time. ``lower``: the first not before it; ``upper``: the last not
+        after it.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        view = self._log.view
+        return queue.offset_by_time(timestamp, boundary, view.store_timestamp, self._log.min_offset)
+
+    def queue_unit(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
+        """Physical offset, size and tags code of a queue offset, or None outside of the queue."""
+        queue = self._queues.find(topic, queue_id)
+        unit = queue.unit(offset) if queue is not None else None
+        return (unit.physical_offset, unit.size, unit.tags_code) if unit is not None else None
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        return self._log.max_offset
+
+    @property
+    def flushed_where(self) -> int:
+        """Everything before this place in the log is on disk."""
+        return self._log.flushed_where
+
+    @property
+    def committed_where(self) -> int:
+        """Everything before it has left the write buffers of the transient pool."""
+        return self._log.committed_where
+
+    @property
+    def reput_from_offset(self) -> int:
+        """Everything before it is in the queues and the index."""
+        return self._dispatcher.position
+
+    # -- follow ------------------------------------------------------------------------------------
+
+    def follow(
+        self,
+        topic: str,
+        queue_id: int | None = None,
+        *,
+        offset: int | str = "earliest",
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Iterate over a topic, all queues or one, waiting for new messages.
+
+        ``offset``: earliest, latest, or a number for each queue. Ends when ``wait`` is false and nothing is
+        left, after ``timeout`` seconds without a message, or when the store is closed.
+        """
+        return Follower(self, topic, queue_id, offset, wait=wait, timeout=timeout)
+
+    def reader(
+        self,
+        topic: str,
+        group: str,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        start: str = "earliest",
+    ) -> GroupReader:
+        """As ``follow``, with the group's offsets kept in ``consumerOffset.json``: moving on acknowledges."""
+        return GroupReader(self, topic, group, wait=wait, timeout=timeout, start=start)
+
+    @property
+    def consumer_offsets(self) -> Any:
+        return self._parts.consumer_offsets
+
+    @property
+    def arrived(self) -> Any:
+        """Notified when messages became readable."""
+        return self._dispatcher.arrived
+
+    def wait_visible(self, offset: int | None = None, timeout: float = 10.0) -> bool:
+        """Wait until everything before ``offset`` (default: all that was put) is readable and findable."""
+        target = self._log.appender.end_offset if offset is None else offset
+        if not self.background:
+            self._dispatcher.advance()
+        return wait_visible(self._dispatcher, target, timeout, lambda: not self._closed)

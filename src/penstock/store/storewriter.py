@@ -1,0 +1,162 @@
+"""The writing half of the store's face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import msgspec
+
+from penstock._native.append import HOOK, PutResult, PutResults, refusal
+from penstock.clock import SystemClock
+from penstock.errors import FlushFailed, PenstockError, StoreReadOnly
+from penstock.files.failure import store_error
+from penstock.message import Message
+from penstock.message.properties import delete_property
+from penstock.store.flushmanager import FlushManager
+from penstock.store.innerput import needs_offset, put_with_offset
+from penstock.store.upkeep import Parts
+
+CRC32 = b"__CRC32#"
+
+
+class StoreWriter:
+    """Puts messages. Any thread may."""
+
+    flush_manager: FlushManager
+    failure: PenstockError | None
+    """Why nothing can be written any more: a sync that failed. None while all is well."""
+
+    def __init__(self, parts: Parts, hook: Callable[[Message], Message | str]) -> None:
+        """``hook`` says what to store in place of a message that has properties of its own."""
+        self.config = parts.commit_log.config
+        self.clock = parts.commit_log.clock
+        self.failure = None
+        self._hook = hook
+        self._log = parts.commit_log
+        self._queues = parts.queues
+        self._disk_full = False
+        self._appender = parts.commit_log.appender
+        self._appender.busy_after_ms = self.config.os_page_cache_busy_timeout_ms
+        self._log.encoder.hooks = True
+        self._system_clock = isinstance(self.clock, SystemClock)
+        self._put: Callable[..., Any] = self._appender.put if self._system_clock else self._put_with_clock
+
+    def put(self, message: Message) -> PutResult:
+        """Store one message. With sync flush it is on disk when this returns with PUT_OK.
+
+        What is wrong with the message is a status of the result; what is wrong with the store is raised:
+        ``DiskFull`` (may be tried again), ``FlushFailed`` (final), ``StoreClosed``.
+        """
+        try:
+            result = self._put(message)
+        except OSError as error:
+            raise self._write_error(error) from error
+        if result is HOOK:
+            return self._put_hooked(message, wait=True)
+        return result  # type: ignore[no-any-return]
+
+    def put_raw(self, message: Message) -> PutResult:
+        """As ``put``, without looking at what the properties ask for (delay, timer)."""
+        try:
+            return self._put_plain(message, wait=True)
+        except OSError as error:
+            raise self._write_error(error) from error
+
+    def put_many(self, messages: Iterable[Message], *, whole: bool = False) -> PutResults | list[PutResult]:
+        """Store messages of any topics: one lock, one wait for the disk, a result each.
+
+        A message that is refused leaves the others alone. ``whole``: all in one log file, as a client batch
+        is.
+        """
+        batch = messages if isinstance(messages, list) else list(messages)
+        try:
+            results = self._appender.put_many(batch, self._now(), False, True, whole)
+        except OSError as error:
+            raise self._write_error(error) from error
+        if results is HOOK:
+            return self._put_many_hooked(batch)
+        return results  # type: ignore[no-any-return]
+
+    async def put_async(self, message: Message) -> PutResult:
+        """As ``put``; waits for the disk without holding up the event loop. Many may wait at once."""
+        try:
+            result = self._put(message, -1, False, False)
+            if result is HOOK:
+                result = self._put_hooked(message, wait=False)
+            if self._log.sync_flush and message.wait and result.ok:
+                if self._log.flusher.memory_backed:
+                    self._log.flusher.wait(result.end_offset, self._appender.sync_timeout)
+                else:
+                    await self.flush_manager.group_commit.future(result.end_offset)
+        except OSError as error:
+            raise self._write_error(error) from error
+        return result  # type: ignore[no-any-return]
+
+    def _now(self) -> int:
+        return -1 if self._system_clock else self.clock.now_ms()
+
+    def _put_with_clock(
+        self, message: Message, now: int = -1, hooked: bool = False, wait: bool = True
+    ) -> Any:
+        return self._appender.put(message, self.clock.now_ms(), hooked, wait)
+
+    def _put_plain(self, message: Message, *, wait: bool) -> PutResult:
+        if needs_offset(message, self.config, self._queues.batch_topics):
+            return put_with_offset(self._log, self._queues, message, self._now(), wait)
+        if self.config.enabled_append_prop_crc and message.raw_properties and CRC32 in message.raw_properties:
+            kept = delete_property(message.raw_properties, CRC32.decode())
+            message = msgspec.structs.replace(message, raw_properties=kept)
+        return self._appender.put(message, self._now(), True, wait)  # type: ignore[no-any-return]
+
+    def _put_hooked(self, message: Message, *, wait: bool) -> PutResult:
+        answer = self._hook(message)
+        if isinstance(answer, str):
+            return refusal(answer, "the message asks for a delivery that is not possible")
+        try:
+            return self._put_plain(answer, wait=wait)
+        except OSError as error:
+            raise self._write_error(error) from error
+
+    def _put_many_hooked(self, batch: list[Message]) -> list[PutResult]:
+        """Messages with properties of their own: each is looked at, then all are waited for at once."""
+        results = [self._put_hooked(message, wait=False) for message in batch]
+        ends = [r.end_offset for r, m in zip(results, batch, strict=True) if r.ok and m.wait]
+        if self._log.sync_flush and ends:
+            try:
+                done = self._log.flusher.wait(max(ends), self._appender.sync_timeout)
+            except OSError as error:
+                raise self._write_error(error) from error
+            for result, message in zip(results, batch, strict=True):
+                if not done and result.ok and message.wait:
+                    result.timed_out()
+        return results
+
+    def _write_error(self, error: OSError) -> PenstockError:
+        if self._log.flusher.error:
+            self._on_flush_failure(error)
+            assert self.failure is not None
+            return self.failure
+        return store_error(error, "writing the log")
+
+    def _on_flush_failure(self, error: OSError) -> None:
+        """The first failed sync is final: the kernel may have dropped the pages."""
+        if self.failure is None:
+            self.failure = FlushFailed(
+                f"a sync of the log failed: {error}",
+                file=self._log.folder,
+                hint="nothing more is accepted; check the disk, then open the store again",
+            )
+            self._put = self._refuse_failed
+            self._appender.unavailable = "a sync of the log failed"
+
+    def _refuse_failed(self, *_: Any, **__: Any) -> NoReturn:
+        raise StoreReadOnly(
+            "a sync of the log failed: nothing is accepted any more", file=self._log.folder
+        ) from self.failure
+
+    def _on_disk(self, full: bool, used: float) -> None:
+        """Refuse writing while the disk is nearly full; accept it again as soon as it is not (fault S13)."""
+        if full != self._disk_full:
+            self._disk_full = full
+            self._appender.unavailable = f"the disk is {used:.0%} full" if full else None
