@@ -149,6 +149,12 @@ final class Puts {
         return thread;
     }
 
+    /** Waits until everything is in queues and index, and the clock has moved on. */
+    void awaitDispatch() throws Exception {
+        Stores.awaitDispatch(store, end());
+        Thread.sleep(2);
+    }
+
     /** Where the last message ends in the log. */
     long end() {
         JsonObject last = answered.get(answered.size() - 1);

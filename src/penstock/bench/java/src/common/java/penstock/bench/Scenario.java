@@ -109,7 +109,7 @@ final class Scenario {
         }
     }
 
-    void write(Puts puts) {
+    void write(Puts puts) throws Exception {
         switch (name) {
             case "hosts":
                 hosts(puts);
@@ -235,7 +235,7 @@ final class Scenario {
         }
     }
 
-    private void keys(Puts puts) {
+    private void keys(Puts puts) throws Exception {
         String[] words = {"Aa", "BB", "order-1", "order-2", "键", "x", "polygenelubricants"};
         for (int index = 0; index < 120; index++) {
             Map<String, String> properties = new LinkedHashMap<>();
@@ -243,6 +243,10 @@ final class Scenario {
             properties.put("KEYS", words[random.nextInt(words.length)] + separator + words[random.nextInt(words.length)] + " k" + index);
             properties.put("UNIQ_KEY", unique());
             puts.put("indexed", index % 2, unit(), random.nextInt(200), properties);
+            if (index % 10 == 9) {
+                // Index files are named by the millisecond: two in one would be one file, which loses entries.
+                puts.awaitDispatch();
+            }
         }
     }
 
