@@ -130,6 +130,42 @@ def test_help_of_every_command_is_there(penstock: Penstock) -> None:
         assert "Usage" in outcome.out
 
 
+def test_repair_mends_and_backup_copies(penstock: Penstock, small_store: Path, tmp_path: Path) -> None:
+    hurt_body(small_store, 300)
+    repaired = penstock("store", "repair", small_store, "--json")
+    assert repaired.code == 0
+    assert repaired.json["before"]["healthy"] is False and repaired.json["after"]["healthy"] is True
+    copied = penstock("store", "backup", small_store, tmp_path / "copy", "--json")
+    assert copied.code == 0
+    assert copied.json["files"] > 5
+    assert penstock("store", "verify", tmp_path / "copy", "--json").json["records"] == 600
+    assert len(penstock("store", "dump", tmp_path / "copy", "--json").lines) == 599
+    again = penstock("store", "backup", small_store, tmp_path / "copy", "--json")
+    assert (again.code, again.error["error"]) == (2, "UsageError")
+
+
+def test_an_error_nobody_foresaw_is_not_taken_for_faults(
+    penstock: Penstock, small_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("surprise")
+
+    monkeypatch.setattr("penstock.store.verify.verify_store", fail)
+    outcome = penstock("store", "verify", small_store, "--json")
+    assert outcome.code == 2
+    assert outcome.error["message"] == "surprise"
+
+
+def test_verify_names_each_fault_for_programs(penstock: Penstock, small_store: Path) -> None:
+    log, at = hurt_body(small_store, 50)
+    outcome = penstock("store", "verify", small_store, "--json")
+    assert outcome.code == 1
+    (fault,) = outcome.json["faults"]
+    assert (fault["file"], fault["offset"], fault["severity"]) == (str(log), at, "fault")
+    assert set(fault) == {"kind", "file", "offset", "physical_offset", "length", "found", "hint", "severity"}
+    assert str(log) in penstock("store", "verify", small_store).out
+
+
 def test_repair_with_dry_run_changes_nothing(penstock: Penstock, small_store: Path, tmp_path: Path) -> None:
     hurt_body(small_store, 10)
     before = shutil.copytree(small_store, tmp_path / "before")

@@ -194,6 +194,30 @@ def test_a_checkpoint_from_the_future_is_implausible(golden: Golden) -> None:
     assert (fault.kind, fault.offset) == ("checkpoint", 8)
 
 
+def test_s16_a_torn_settings_file_is_named_and_its_backup_serves(golden: Golden) -> None:
+    store = golden("broker")
+    file = store.path / "config" / "consumerOffset.json"
+    with file.open("r+b") as opened:
+        opened.truncate(100)
+    report = verify_store(str(store.path))
+    assert report.healthy
+    assert [(note.kind, note.file) for note in report.notes] == [("config", str(file))]
+    file.with_name("consumerOffset.json.bak").unlink()
+    fault = only(check(store))
+    assert (fault.kind, fault.file) == ("config", str(file))
+
+
+def test_a_log_full_of_damage_is_walked_to_its_end(golden: Golden) -> None:
+    store = golden("basic")
+    before = messages(store)
+    for offset in before[:-1:2]:
+        flip(store.path / "commitlog" / f"{offset // 65536 * 65536:020d}", offset % 65536 + 5)
+    report = check(store)
+    assert report.damaged_ranges == len(before[:-1:2])
+    assert messages(store) == before[1::2]
+    assert report.lost_records == len(before[:-1:2])
+
+
 def test_a_file_of_the_wrong_size_is_named(golden: Golden) -> None:
     store = golden("basic")
     file = store.path / "commitlog" / "00000000000000131072"

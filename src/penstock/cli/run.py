@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,9 +48,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         fail(as_json, type(error).__name__, error.strerror or str(error), file=_name(error))
     except Exception as error:
-        if not _is_usage(error):
-            raise
-        fail(as_json, "UsageError", error.format_message(), hint=_usage_hint(error))  # type: ignore[attr-defined]
+        if _is_usage(error):
+            fail(as_json, "UsageError", _usage_text(error), hint=_usage_hint(error))
+        else:
+            # Not foreseen. Python would exit with 1, which means "faults found" here.
+            if not as_json:
+                traceback.print_exc()
+            fail(as_json, type(error).__name__, str(error) or "internal error", hint="please report this")
     return FAILED
 
 
@@ -71,6 +76,10 @@ def fail(as_json: bool, kind: str, message: str, **where: Any) -> None:
 def _is_usage(error: Exception) -> bool:
     # The parser's classes live in click or, in newer releases, inside of typer: look at what they can do.
     return hasattr(error, "format_message") and hasattr(error, "exit_code")
+
+
+def _usage_text(error: Any) -> str:
+    return str(error.format_message())
 
 
 def _usage_hint(error: Exception) -> str:
