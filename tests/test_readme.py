@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from penstock import StoreConfig
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -70,3 +73,18 @@ def test_links_lead_somewhere(document: str) -> None:
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
     missing = [link for link in links if not (ROOT / document).parent.joinpath(link).exists()]
     assert missing == []
+
+
+def test_every_setting_is_described_with_its_default_and_whether_it_does_anything() -> None:
+    described = (ROOT / "docs" / "config.md").read_text()
+    in_use, _, idle = described.partition("## Without effect")
+    code = "".join(
+        path.read_text() for path in (ROOT / "src" / "penstock").rglob("*.py") if path.parent.name != "config"
+    )
+    # Two settings are read in another form.
+    code += ".message_delay_level" * code.count(".delay_levels_ms")
+    code += ".delete_when" * code.count(".delete_hours")
+    for field in dataclasses.fields(StoreConfig):
+        default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+        row = f"| `{field.name}` | `{default}` |"
+        assert row in (in_use if f".{field.name}" in code else idle), row
