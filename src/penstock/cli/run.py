@@ -49,7 +49,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         fail(as_json, type(error).__name__, error.strerror or str(error), file=_name(error))
     except Exception as error:
         if _is_usage(error):
-            fail(as_json, "UsageError", _usage_text(error), hint=_usage_hint(error))
+            # Without a text it is a bare group of commands, whose help was shown.
+            if text := str(error.format_message()):  # type: ignore[attr-defined]
+                fail(as_json, "UsageError", text, hint=_usage_hint(error))
         else:
             # Not foreseen. Python would exit with 1, which means "faults found" here.
             if not as_json:
@@ -76,10 +78,6 @@ def fail(as_json: bool, kind: str, message: str, **where: Any) -> None:
 def _is_usage(error: Exception) -> bool:
     # The parser's classes live in click or, in newer releases, inside of typer: look at what they can do.
     return hasattr(error, "format_message") and hasattr(error, "exit_code")
-
-
-def _usage_text(error: Any) -> str:
-    return str(error.format_message())
 
 
 def _usage_hint(error: Exception) -> str:

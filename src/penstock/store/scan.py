@@ -42,6 +42,7 @@ _WORDS = {
     "short": "a record that goes on behind the end of its file",
     "torn": "a record of which whole sectors are zeros",
     "blank": "a blank whose length does not reach the end of its file",
+    "unfinished": "zeros, and bytes behind them",
     "read": "the system cannot read these bytes",
 }
 
@@ -257,6 +258,11 @@ class LogScanner:
         closed = directory.is_closed and not directory.is_live
         if closed and self._is_recovered_end(position):
             self._note_leftovers(file, position)
+            return None
+        if reason == "zero" and not directory.is_closed and directory.queued_end <= position:
+            # Never finished, and nobody knew of it: opening the store ends the log here, whatever follows.
+            if self._has_bytes(file, position):
+                self._judge_tail(file, position, "unfinished")
             return None
         found = self._search(file, position, reason)
         if found is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from penstock._native import checking
@@ -101,7 +102,12 @@ class Verifier:
         config = directory.config
         layout = (config.max_hash_slot_num, config.max_index_num)
         self.index = IndexVerifier(
-            directory.storage, directory.path("index"), layout, self.found, live=directory.is_live
+            directory.storage,
+            directory.path("index"),
+            layout,
+            self.found,
+            live=directory.is_live,
+            closed=directory.is_closed,
         )
         self.checker = checking.Checker(self._delays, log_begin)
         self.scanner = LogScanner(
@@ -284,9 +290,12 @@ class Verifier:
     def _check_files(self) -> None:
         directory = self.directory
         for error in directory.size_faults:
-            # With an owner at work it is a file in the making.
-            file, live = error.file or directory.root, directory.is_live
-            self.found(Fault("file-size", file, error.message, 0, hint=error.hint, note=live))
+            file = error.file or directory.root
+            # With an owner at work it is a file in the making; one that was killed may have left one.
+            note = directory.is_live or (
+                not directory.is_closed and PurePath(file).parent == PurePath(directory.path("index"))
+            )
+            self.found(Fault("file-size", file, error.message, 0, hint=error.hint, note=note))
         for path, what in foreign_files(directory.storage, directory.root):
             self.found(
                 Fault("foreign-file", path, what, hint="move it away: a file queue holds nothing else")
