@@ -1,7 +1,9 @@
 """A process that writes into a store as fast as it can until it is killed, and tells each ack through a pipe.
 
-Run with ``python -m crash.killed PATH RUN KIND FLUSH POOL``; the first line says that it begins to open the store, the
-second that it is open, each further one is an ack: writer, number, topic, queue, queue offset, physical offset.
+Run with ``python -m crash.killed PATH RUN KIND FLUSH POOL``; the first line says that it begins to open the
+store, the
+second that it is open, each further one is an ack: writer, number, topic, queue, queue offset, physical
+offset.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def say(line: str) -> None:
 def ack(writer: int, number: int, result: Any) -> None:
     if result.ok:
         say(
-            f"{writer} {number} {result.topic} {result.queue_id} {result.queue_offset} {result.physical_offset}"
+            f"{writer} {number} {result.topic} {result.queue_id}"
+            f" {result.queue_offset} {result.physical_offset}"
         )
 
 

@@ -62,7 +62,8 @@ class Ledger:
     ) -> dict[QueueKey, list[tuple[int, int, bytes]]]:
         """Assert that everything promised is there, in order, once, findable; what the store holds.
 
-        ``continuous``: what was put between two acked messages was on disk with the second, and must be there too.
+        ``continuous``: what was put between two acked messages was on disk with the second, and must be
+        there too.
         """
         held = contents(store)
         for queue, found in held.items():

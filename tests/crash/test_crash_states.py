@@ -13,7 +13,7 @@ from penstock.files.memory import MemoryStorage
 
 STATES = int(os.environ.get("PENSTOCK_CRASH_STATES", "20000"))
 SEEDS = 10
-STEPS = 40
+STEPS = 60
 
 
 class Cuts:

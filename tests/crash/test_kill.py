@@ -1,4 +1,6 @@
-"""Processes that are killed with SIGKILL at any instant under load: every acked message is there, in order, once."""
+"""Processes that are killed with SIGKILL at any instant under load: every acked message is there, in
+order, once.
+"""
 
 from __future__ import annotations
 

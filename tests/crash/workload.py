@@ -6,11 +6,10 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from crash.ledger import Ledger, Sent
 from penstock import Message, StoreConfig, open_store
 from penstock.clock import ManualClock
 from penstock.files.memory import MemoryStorage
-
-from crash.ledger import Ledger, Sent
 
 ROOT = "/store"
 START = 1_700_000_000_000
@@ -38,7 +37,9 @@ def open_over(storage: MemoryStorage, config: StoreConfig, clock: ManualClock) -
 
 
 class Workload:
-    """A run of random steps: puts of all kinds, dispatching, syncing, reopening, over a few topics and queues."""
+    """A run of random steps: puts of all kinds, dispatching, syncing, reopening, over a few topics and
+    queues.
+    """
 
     def __init__(self, config: StoreConfig, seed: int, cut: Cut) -> None:
         self.config = config
@@ -54,7 +55,7 @@ class Workload:
 
     def run(self, steps: int) -> None:
         kinds = [self.put] * 6 + [self.put_many] * 3 + [self.put_and_go_on] * 2 + [self.dispatch] * 3
-        kinds += [self.sync_positions] * 2 + [self.flush, self.reopen, self.kill]
+        kinds += [self.sync_positions] * 2 + [self.flush, self.flush, self.reopen, self.kill, self.clean]
         for _ in range(steps):
             step = self.rng.choice(kinds)
             step()
@@ -123,6 +124,17 @@ class Workload:
     def sync_positions(self) -> None:
         self.store.sync_positions()
 
+    def clean(self) -> None:
+        """All log files but the last are expired; now and then they go."""
+        size = self.config.mapped_file_size_commit_log
+        if self.store.max_physical_offset - self.store.min_physical_offset < 2 * size:
+            return
+        self.store.dispatch()
+        self.ledger.removed_before = self.store.max_physical_offset // size * size
+        self.clock.advance(80 * 3_600_000)
+        self.store.clean()
+        self.ledger.removed_before = self.store.min_physical_offset
+
     def reopen(self) -> None:
         self.store.close()
         waiting, self._unflushed = self._unflushed, []
@@ -131,14 +143,18 @@ class Workload:
         self.store = open_over(self.storage, self.config, self.clock)
 
     def kill(self) -> None:
-        """The process dies, the machine stays: what was written is there, synced or not, but for write buffers."""
+        """The process dies, the machine stays: what was written is there, synced or not, but for write
+        buffers.
+        """
         self.store.abandon()
         self._unflushed.clear()
         self.store = open_over(self.storage, self.config, self.clock)
 
 
 def recovered(image: MemoryStorage, config: StoreConfig, ledger: Ledger, *, clean_close: bool) -> None:
-    """Open what a crash left; the promise holds, holds again after the next opening, and the store goes on."""
+    """Open what a crash left; the promise holds, holds again after the next opening, and the store goes
+    on.
+    """
     clock = ManualClock(START + 3_600_000)
     store = open_over(image, config, clock)
     try:

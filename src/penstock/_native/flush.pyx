@@ -166,6 +166,8 @@ cdef class Flusher:
             raise OSError(self.failed, "fdatasync of the commit log failed")
         for item in list(self.mappings):
             mapping = item
+            if mapping.closed:
+                continue  # its file was removed meanwhile
             if mapping.state.write_buffer != NULL:
                 mapping.commit()
             end = read_position(&mapping.state)

@@ -7,6 +7,7 @@ last view and the last running call are done, so no thread ever stands on unmapp
 
 import os
 
+cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer, PyBUF_SIMPLE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EBADF, EINVAL, ENXIO
@@ -126,6 +127,7 @@ def differing_pages(left, right, Py_ssize_t page=4096):
     return result
 
 
+@cython.no_gc_clear  # the collector would forget whose buffer it has to give back
 cdef class Mapping:
     """One mapped file, or the memory of a ``bytearray`` that stands for one. Made by ``open`` and ``over``.
 

@@ -60,6 +60,7 @@ cdef str host_text(const uint8_t* p, bint v6):
     return f"[{ipaddress.IPv6Address(p[:16])}]:{port}"
 
 
+@cython.no_gc_clear  # the collector would forget whose buffer it has to give back
 cdef class Slab:
     def __cinit__(self, object source not None, int64_t file_from=0):
         PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)

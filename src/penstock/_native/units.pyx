@@ -14,6 +14,11 @@ cdef enum:
     UNIT = 20
 
 
+cdef inline bint is_blank(const uint8_t* unit) noexcept nogil:
+    """A unit that holds a place of the queue without a record (spec 9.4)."""
+    return get32(unit + 8) == 0x7FFFFFFF and get64(unit) == 0
+
+
 def scan_units(const uint8_t[::1] units not None):
     """(valid units, end of the last one's record, its tags code) from the start to the first invalid unit (spec 9.5)."""
     cdef Py_ssize_t i, n = units.shape[0] // UNIT
@@ -50,14 +55,21 @@ def count_before(const uint8_t[::1] units not None, int64_t physical):
 
 
 def first_at(const uint8_t[::1] units not None, int64_t physical):
-    """Number of the first unit that points at or behind `physical`; the number of units if none does. Units are ordered."""
-    cdef Py_ssize_t low = 0, high = units.shape[0] // UNIT, middle
+    """Number of the first unit that points at or behind `physical`; the number of units if none does.
+
+    Units are ordered but for blanks, which point nowhere: they are stepped over.
+    """
+    cdef Py_ssize_t low = 0, n = units.shape[0] // UNIT, high = n, middle, probe
     while low < high:
-        middle = (low + high) // 2
-        if get64(&units[0] + middle * UNIT) < physical:
-            low = middle + 1
+        middle = probe = (low + high) // 2
+        while probe < high and is_blank(&units[0] + probe * UNIT):
+            probe += 1
+        if probe < high and get64(&units[0] + probe * UNIT) < physical:
+            low = probe + 1
         else:
             high = middle
+    while low < n and is_blank(&units[0] + low * UNIT):
+        low += 1
     return low
 
 

@@ -374,6 +374,7 @@ class MappedFileQueue:
             if count > 0 and pause is not None:
                 pause()
             self._forget(file)
+            self._sync_folder()  # in this order on disk too: a crash must not leave a gap
             count += 1
             if count >= batch_max:
                 break

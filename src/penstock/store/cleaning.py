@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.clock import Clock
@@ -63,18 +64,23 @@ class CleanService:
         self._manual = 0
         self._cleaned_to = 0
         self.disk = DiskState(-1.0, False, False, False)
+        self.on_disk: Callable[[bool, float], object] = lambda full, used: None
+        """Told at every look whether the disk is too full to write, and how full it is."""
 
     def execute_delete_files_manually(self) -> None:
         """Clean in the next rounds, whatever the hour."""
         self._manual = MANUAL_ROUNDS
 
     def look_at_disk(self) -> DiskState:
-        """How full the disk is now. Separate from deleting: a slow deletion must not hide that space is
-        back.
-        """
+        """How full the disk is now. Asked between deletions too: slow ones must not hide free space."""
         used = self._log.storage.disk_usage(self._log.folder)
         self.disk = disk_state(used, self._config)
+        self.on_disk(self.disk.full, self.disk.used)
         return self.disk
+
+    def _between_deletions(self) -> None:
+        self.look_at_disk()
+        time.sleep(self._config.delete_commit_log_files_interval_ms / 1000)
 
     def run(self) -> int:
         """Remove log files that are due, then what queues and index still hold of them; log files removed."""
@@ -87,7 +93,7 @@ class CleanService:
                 self._config.file_reserved_time_hours * 3_600_000,
                 clean_immediately=disk.clean_at_once and self._config.clean_file_forcibly_enable,
                 batch_max=self._config.delete_file_batch_max,
-                pause=lambda: time.sleep(self._config.delete_commit_log_files_interval_ms / 1000),
+                pause=self._between_deletions,
             )
         self._log.files.retry_delete_first_file()
         self.clean_queues()

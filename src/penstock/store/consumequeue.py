@@ -275,34 +275,17 @@ class ConsumeQueue:
         low, end = max(native.min_logic, self._files[0] if self._files else 0), native.max_logic
         if low >= end:
             return
-        last = self.unit_at(end - UNIT)
-        if last is not None and last.physical_offset < min_physical and not last.is_blank:
-            native.min_logic = end
-            return
         while low < end:
-            file_end = (low // self.file_size + 1) * self.file_size
-            high = min(file_end, end)
+            high = min((low // self.file_size + 1) * self.file_size, end)
             tail = self.unit_at(high - UNIT)
-            if tail is not None and tail.physical_offset < min_physical:
-                low = high
-                continue
-            low += first_at(self.read(low, high - low), min_physical) * UNIT
-            break
-        # Blanks at the head point to offset 0: they hide behind any real minimum but that of a whole log.
-        if low < end and min_physical == 0:
-            low = self._skip_blanks(low, end)
+            if tail is None or tail.is_blank or tail.physical_offset >= min_physical:
+                units = self.read(low, high - low)
+                place = low + first_at(units, min_physical) * UNIT
+                if place < low + len(units):
+                    low = place
+                    break
+            low = high
         native.min_logic = low
-
-    def _skip_blanks(self, low: int, end: int) -> int:
-        while low < end:
-            piece = self.read(low, min(_PIECE, end - low, self.file_size - low % self.file_size))
-            for position in range(0, len(piece), UNIT):
-                if piece[position : position + UNIT] != BLANK_UNIT:
-                    return low + position
-            if not piece:
-                break
-            low += len(piece)
-        return low
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -519,8 +502,14 @@ class ConsumeQueue:
         """Remove files all of whose units point before ``min_physical``, never the last; how many."""
         count = 0
         while len(self._files) > 1:
-            last = self.unit_at(self._files[0] + self.file_size - UNIT)
+            end = self._files[0] + self.file_size
+            last = self.unit_at(end - UNIT)
             if last is None or last.physical_offset >= min_physical:
+                break
+            if (
+                last.is_blank
+                and first_at(self.read(self._files[0], self.file_size), min_physical) * UNIT < self.file_size
+            ):
                 break
             if self.slab is not None and self.slab.file_from == self._files[0]:
                 self._unmap()

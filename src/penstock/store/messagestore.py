@@ -39,13 +39,13 @@ class MessageStore(StoreWriter, StoreReader):
         self._lock = lock
         self._background = background
         self.flush_manager = FlushManager(self._log, self._on_flush_failure)
-        self._upkeep = Upkeep(parts, self._on_disk)
+        self._upkeep = Upkeep(parts, self._on_disk, self._on_flush_failure)
+        self._upkeep.sync_positions()  # may fail, so before there are threads to end
         if background:
             self._log.start()
             self.flush_manager.start()
             self._dispatcher.start()
             self._upkeep.start()
-        self._upkeep.sync_positions()
         self.schedules.resume()
         _open_stores.add(self)
 
@@ -67,7 +67,10 @@ class MessageStore(StoreWriter, StoreReader):
     def sync_positions(self) -> None:
         """Queues and index are on disk as far as they go, and recovery will start there."""
         self._check_open()
-        self._upkeep.sync_positions()
+        try:
+            self._upkeep.sync_positions()
+        except OSError as error:
+            raise self._write_error(error) from error
 
     def upkeep(self) -> None:
         """Do now what a running store does now and then: clean, persist offsets, sync queues."""
@@ -176,9 +179,11 @@ class MessageStore(StoreWriter, StoreReader):
 
     def _after_fork(self) -> None:
         self._put = self._refuse_forked
-        self.get = self._refuse_forked  # type: ignore[method-assign]
         self._check_open = self._refuse_forked  # type: ignore[method-assign]
-        self.put_many = self._refuse_forked  # type: ignore[method-assign]
+        for name in ("get", "put_raw", "put_many", "put_async"):
+            setattr(self, name, self._refuse_forked)
+        # The files belong to the parent: closing here must neither write nor tidy them.
+        self._closed = True
 
     def __enter__(self) -> MessageStore:
         return self

@@ -98,7 +98,8 @@ class Recovery:
         self.native = dispatcher.native
         self.storage = commit_log.storage
         self.report = RecoveryReport(clean=clean)
-        self._recovered: set[str] = set()
+        self._reached = 0
+        """The log went this far once, as the queues or the position say: zeros before it are damage."""
 
     def run(self, *, rebuild: bool = False) -> RecoveryReport:
         """Recover; ``rebuild`` makes queues and index anew from the whole log."""
@@ -139,6 +140,7 @@ class Recovery:
         known = self.queues.max_physical_offset
         if rebuild or (recorded is not None and not self._goes_with(recorded, known)):
             recorded = None
+        self._reached = max(known, recorded.flushed if recorded is not None else 0)
         if recorded is not None:
             # Until something is dispatched it stays the last one: the next position has to name it too.
             self.native.last_offset = recorded.last_record
@@ -329,7 +331,7 @@ class Recovery:
         contained.
         """
         position = self.native.position
-        known = self.queues.max_physical_offset
+        known = max(self._reached, self.queues.max_physical_offset)
         if reason == "stale":
             self.report.cut_reason = "a leftover of an earlier log"
             return False
@@ -355,7 +357,8 @@ class Recovery:
         """
         at, end = start - file.file_from_offset, file.file_size
         if reason == "zero":
-            end = min(end, self.queues.max_physical_offset - file.file_from_offset)
+            reached = max(self._reached, self.queues.max_physical_offset)
+            end = min(end, reached - file.file_from_offset)
         while at < end:
             data = self.storage.pread(file.path, at, min(PIECE * 4, file.file_size - at))
             found, size = find_record(data, 0, file.file_from_offset + at, 0)

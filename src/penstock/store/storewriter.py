@@ -135,7 +135,7 @@ class StoreWriter:
     def _write_error(self, error: OSError) -> PenstockError:
         if self._log.flusher.error:
             self._on_flush_failure(error)
-            assert self.failure is not None
+        if self.failure is not None:
             return self.failure
         return store_error(error, "writing the log")
 
@@ -143,20 +143,20 @@ class StoreWriter:
         """The first failed sync is final: the kernel may have dropped the pages."""
         if self.failure is None:
             self.failure = FlushFailed(
-                f"a sync of the log failed: {error}",
+                f"a sync failed: {error}",
                 file=self._log.folder,
                 hint="nothing more is accepted; check the disk, then open the store again",
             )
             self._put = self._refuse_failed
-            self._appender.unavailable = "a sync of the log failed"
+            self._appender.unavailable = "a sync failed: nothing is accepted any more"
 
     def _refuse_failed(self, *_: Any, **__: Any) -> NoReturn:
         raise StoreReadOnly(
-            "a sync of the log failed: nothing is accepted any more", file=self._log.folder
+            "a sync failed: nothing is accepted any more", cause=self.failure, file=self._log.folder
         ) from self.failure
 
     def _on_disk(self, full: bool, used: float) -> None:
         """Refuse writing while the disk is nearly full; accept it again as soon as it is not (fault S13)."""
-        if full != self._disk_full:
+        if full != self._disk_full and self.failure is None:
             self._disk_full = full
             self._appender.unavailable = f"the disk is {used:.0%} full" if full else None

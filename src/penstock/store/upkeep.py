@@ -44,10 +44,17 @@ class Parts:
 class Upkeep:
     """One thread for all of it. Every step can be called by hand; none is called by a writer."""
 
-    def __init__(self, parts: Parts, on_disk: Callable[[bool, float], object]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        on_disk: Callable[[bool, float], object],
+        on_sync_failure: Callable[[OSError], object],
+    ) -> None:
         config = parts.commit_log.config
         self.parts = parts
-        self._on_disk = on_disk
+        parts.clean.on_disk = on_disk
+        self._on_sync_failure = on_sync_failure
+        self._sync_error: OSError | None = None
         self._synced_position = -1
         self._last_sync = self._now()
         self._last_clean = self._now()
@@ -69,7 +76,7 @@ class Upkeep:
     def run_once(self) -> None:
         """Do what is due."""
         now, parts = self._now(), self.parts
-        self._guarded(self._look_at_disk)
+        self._guarded(parts.clean.look_at_disk)
         moved = parts.dispatcher.position - self._synced_position
         if moved and (moved >= SYNC_BYTES or now >= self._last_sync + self._thorough_ms):
             self._guarded(self.sync_positions)
@@ -87,15 +94,14 @@ class Upkeep:
         except (OSError, StoreError) as error:
             log.error("upkeep: %s", error)
 
-    def _look_at_disk(self) -> None:
-        state = self.parts.clean.look_at_disk()
-        self._on_disk(state.full, state.used)
-
     def sync_positions(self, *, clean_end: int = -1) -> None:
         """Log, queues and index are on disk up to the dispatcher's position, and that position is recorded.
 
-        In this order: a recorded position never says more than the files hold.
+        In this order: a recorded position never says more than the files hold. A sync that failed is final
+        here too: the next may succeed although pages are gone.
         """
+        if self._sync_error is not None:
+            raise self._sync_error
         parts = self.parts
         dispatcher = parts.dispatcher
         with dispatcher.standing():
@@ -108,11 +114,16 @@ class Upkeep:
                 if parts.index is not None
                 else positions.IndexPosition("", 1, 0, 0, position)
             )
-        if parts.commit_log.flushed_where < position:
-            parts.commit_log.flush()
-        parts.queues.flush()
-        if parts.index is not None:
-            parts.index.flush()
+        try:
+            if parts.commit_log.flushed_where < position:
+                parts.commit_log.flush()
+            parts.queues.flush()
+            if parts.index is not None:
+                parts.index.flush()
+        except OSError as error:
+            self._sync_error = error
+            self._on_sync_failure(error)
+            raise
         recorded = positions.Position(
             parts.commit_log.min_offset,
             parts.commit_log.flushed_where,
