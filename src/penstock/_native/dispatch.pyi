@@ -26,6 +26,8 @@ class Dispatch:
     @property
     def position(self) -> int: ...
     @property
+    def visible(self) -> int: ...
+    @property
     def records(self) -> int: ...
     @property
     def error(self) -> int: ...
@@ -48,7 +50,14 @@ class Dispatch:
     def add_queue(self, queue: Queue) -> None: ...
     def remove_queue(self, queue: Queue) -> None: ...
     def run(
-        self, buffer: Any, base_offset: int, end: int, checked: bool = False, flush: bool = True
+        self,
+        buffer: Any,
+        base_offset: int,
+        end: int,
+        checked: bool = False,
+        flush: bool = True,
+        body_crc: bool = True,
+        property_crc: bool = False,
     ) -> int: ...
     def follow(
         self, mapping: Mapping, flusher: Flusher, arrived: Signal, flushed_only: bool, naps: int

@@ -12,12 +12,12 @@ from posix.unistd cimport usleep
 
 from penstock._native.flush cimport Flusher
 from penstock._native.index cimport Index, IndexState, index_hash, index_put, index_store_header
-from penstock._native.mapping cimport FileState, Mapping, load_position, read_position
+from penstock._native.mapping cimport FileState, Mapping, load_position, read_position, store_position
 from penstock._native.queue cimport (
     QUEUE_FILE, QUEUE_FULL, QUEUE_GAP, QUEUE_OK, Queue, QueueState, queue_flush, queue_hash, queue_stage,
 )
 from penstock._native.record cimport (
-    CHECK_CRC, CHECK_OFFSET, CHECK_TORN, MAGIC_BLANK, REC_BLANK, REC_OK, SYS_INNER_BATCH, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION,
+    CHECK_CRC, CHECK_OFFSET, CHECK_PROPERTY_CRC, CHECK_TORN, MAGIC_BLANK, REC_BLANK, REC_OK, SYS_INNER_BATCH, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION,
     Properties, Record, Span, check_record, hash_text, parse_number, parse_record, penstock_crc_setup, scan_properties,
 )
 from penstock._native.signal cimport Signal
@@ -79,6 +79,7 @@ cdef class Dispatch:
     cdef public bint indexing        # entries are wanted; without a file to put them in, INDEX_FULL asks for one
     cdef public int64_t index_from   # records before it are in the index already
     cdef readonly int64_t position   # offset of the next record
+    cdef int64_t visible_end
     cdef public int64_t last_offset      # start of the last record dispatched, -1 before the first
     cdef public int64_t last_timestamp
     cdef readonly int64_t records
@@ -113,6 +114,8 @@ cdef class Dispatch:
 
     def seek(self, int64_t offset):
         """Continue with the record at `offset`."""
+        if self.dirty_count == 0 and self.waiting_head == self.waiting_tail:
+            store_position(&self.visible_end, offset)
         self.position = offset
         self.queue_done = False
         self.key_stage = 0
@@ -338,16 +341,22 @@ cdef class Dispatch:
         self.records += 1
         return C_DONE
 
-    def run(self, const uint8_t[::1] buffer not None, int64_t base_offset, int64_t end, bint checked=False, bint flush=True):
+    def run(
+        self, const uint8_t[::1] buffer not None, int64_t base_offset, int64_t end, bint checked=False, bint flush=True,
+        bint body_crc=True, bint property_crc=False,
+    ):
         """Dispatch records from `position` to `end`; the buffer's first byte has physical offset `base_offset`.
 
         Answers DONE, BLANK (position is at it), or what is needed before the same call can go on.
-        `checked` verifies CRC, offset and tears of each record on the way, as recovery must.
+        `checked` verifies CRC, offset and tears of each record on the way, as recovery must; `property_crc` the CRC of
+        the whole record instead of its body's.
         """
         cdef int code = C_DONE, flushed
         cdef int64_t limit = base_offset + buffer.shape[0]
-        cdef int checks = CHECK_OFFSET | (CHECK_CRC | CHECK_TORN if checked else 0)
+        cdef int checks = CHECK_OFFSET
         cdef const uint8_t* p
+        if checked:
+            checks |= CHECK_TORN | (CHECK_CRC if body_crc else 0) | (CHECK_PROPERTY_CRC if property_crc else 0)
         if end < limit:
             limit = end
         if self.position < base_offset:
@@ -413,7 +422,14 @@ cdef class Dispatch:
                 if flushed == C_DONE:
                     flushed = C_INDEX_FULL
             index_store_header(&self.index.state)
+        if flushed == C_DONE:
+            store_position(&self.visible_end, self.position)
         return flushed if flushed != C_DONE else code
+
+    @property
+    def visible(self):
+        """Everything before this offset can be read and found: its units and entries are written."""
+        return load_position(&self.visible_end)
 
     def queue_part_done(self):
         """The unit of the current record was put by the caller: go on with its index entries."""

@@ -138,6 +138,10 @@ class CommitLog:
             if file is None:
                 return "the next log file is not ready yet: try again"
             self.roll_error = None
+            if self.pool is not None:
+                # The next file may have to do without a buffer: nothing may lie in the files behind what does not.
+                while not self.files.commit(0):
+                    pass
             self.flusher.use_file(file.mapping)
             self.appender.use_file(file.mapping)
             return None

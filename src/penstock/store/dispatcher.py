@@ -107,9 +107,10 @@ class Dispatcher:
             if position < commit_log.min_offset:
                 self.native.seek(commit_log.min_offset)
                 continue
-            if position >= commit_log.confirm_offset and naps == 0:
+            if position >= commit_log.confirm_offset:
                 self._flush_rest()
-                return
+                if naps == 0:
+                    return
             mapping = commit_log.mapping_at(position)
             if mapping is None:
                 later = [f.file_from_offset for f in commit_log.files.files if f.file_from_offset > position]
@@ -274,12 +275,12 @@ def wait_visible(dispatcher: Dispatcher, offset: int, timeout: float, alive: Cal
     """Wait until everything before ``offset`` is dispatched; False past ``timeout`` seconds."""
     until = time.monotonic() + timeout
     signal: Any = dispatcher.arrived
-    while dispatcher.position < offset:
+    while dispatcher.native.visible < offset:
         left = until - time.monotonic()
         if left <= 0 or not alive():
             return False
         ticket = signal.ticket()
-        if dispatcher.position >= offset:
+        if dispatcher.native.visible >= offset:
             signal.drop()
             return True
         signal.wait(ticket, min(left, 0.05))
