@@ -298,7 +298,16 @@ class Recovery:
                 return True
             at = position - file.file_from_offset
             data = self.storage.pread(file.path, at, min(piece, file.file_size - at))
-            code = self.native.run(data, position, position + len(data), True, False)
+            config = self.commit_log.config
+            code = self.native.run(
+                data,
+                position,
+                position + len(data),
+                True,
+                False,
+                config.check_crc_on_recover,
+                config.force_verify_prop_crc,
+            )
             reached = self.native.position - position
             if code == native.DONE:
                 continue
