@@ -30,9 +30,13 @@ class Place:
     """A storage, a clock and at most one open store. Messages are numbered; each has a key of its own."""
 
     config: StoreConfig = SMALL
-    storage: MemoryStorage = field(default_factory=MemoryStorage)
+    storage: MemoryStorage = None  # type: ignore[assignment]
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_700_000_000_000))
     store: Any = None
+
+    def __post_init__(self) -> None:
+        if self.storage is None:
+            self.storage = MemoryStorage(clock=self.clock)
 
     def open(self, config: StoreConfig | None = None) -> Any:
         self.store = open_store(

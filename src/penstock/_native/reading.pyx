@@ -9,7 +9,7 @@ from libc.string cimport memcmp
 from penstock._native.endian cimport get16, get32, get64
 from penstock._native.mapping cimport FileState, Mapping, load_position, read_position
 from penstock._native.queue cimport Queue
-from penstock._native.record cimport MAGIC_V1, MAGIC_V2, Properties, Span, scan_properties
+from penstock._native.record cimport REC_OK, Properties, Record, Span, parse_record, scan_properties
 from penstock._native.stored cimport Slab, StoredMessage, stored_message
 
 FOUND = "FOUND"
@@ -273,6 +273,7 @@ cdef class UnitReader:
         cdef Slab slab
         cdef int64_t position = 0, readable = 0, known_from = 0
         cdef const uint8_t* p
+        cdef Record record
         cdef int64_t scan_limit = max(self.filter_bytes, max_messages * unit_size)
         cdef bint removed = False
         if begin < 0 or end > units.length:
@@ -347,17 +348,16 @@ cdef class UnitReader:
                     if fetched is not None:
                         slab, position = fetched
                         p = slab.base + position
-                # A unit may point at bytes that are no longer (or not yet) its record: then it counts as removed.
+                # A unit may point at bytes that are no longer (or not yet) its record: then it alone counts as removed.
                 if p != NULL and (
-                    size < 91 or get32(p) != size or get64(p + 28) != physical
-                    or (get32(p + 4) != MAGIC_V1 and get32(p + 4) != MAGIC_V2)
+                    size < 91 or get32(p) != size or parse_record(p, size, &record) != REC_OK or record.physical_offset != physical
                 ):
                     p = NULL
             if p == NULL:
                 removed = removed or result.count == 0
-                if size == BLANK_SIZE:
-                    continue  # fills a place that has no record: says nothing about the log
-                skip_before = physical - physical % self.log_file_size + self.log_file_size
+                # With the head of the log all units of that file are gone. A blank or a damaged unit tells nothing of others.
+                if size != BLANK_SIZE and log is not None and 0 <= physical < log.first:
+                    skip_before = physical - physical % self.log_file_size + self.log_file_size
                 continue
             result.add(slab, position, size, queue_offset)
             result.message_count += batch

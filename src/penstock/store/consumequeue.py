@@ -230,7 +230,8 @@ class ConsumeQueue:
         self._erase(kept)
         native.max_logic = kept
         native.min_logic = min(native.min_logic, kept)
-        native.max_physical = last if last >= 0 else self._last_record_end(kept)
+        # A unit whose size was damaged must not claim records behind the cut: they would never get a unit.
+        native.max_physical = min(last if last >= 0 else self._last_record_end(kept), physical)
         return (end - kept) // UNIT
 
     def _last_record_end(self, logic: int) -> int:
@@ -352,6 +353,15 @@ class ConsumeQueue:
                 "writing a queue unit failed",
                 self.path_of(native.staged_from // self.file_size * self.file_size),
             )
+
+    def replace_unit(self, queue_offset: int, unit: bytes) -> None:
+        """Put a unit over a damaged one."""
+        logic = queue_offset * UNIT
+        file_from = logic - logic % self.file_size
+        with self._cache.use(self.path_of(file_from), self.file_size) as file:
+            file.write(logic - file_from, unit)
+        self._unsynced.add(file_from)
+        self.native.unsynced = True
 
     def fill_gap(self, queue_offset: int) -> int:
         """Make the next unit's place ``queue_offset``: blanks before it; how many were needed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import PurePath
 
 from penstock._native.index import Index, guess_layout
@@ -100,6 +101,19 @@ class IndexFile:
         """Places under a key's hash, newest first; callers check what they fetch."""
         found: list[int] = self.native.select(key_hash, limit, begin, end)
         return found
+
+    def cut_behind(self, log_end: int) -> None:
+        """Drop the entries of records at or behind ``log_end``; entries lie in the order of the log."""
+        first = HEADER + 4 * self.slots + 4
+        count = bisect_left(
+            range(1, self.native.count),
+            log_end,
+            key=lambda number: int.from_bytes(
+                self._view[first + 20 * number : first + 20 * number + 8], "big"
+            ),
+        )
+        self.native.cut(count + 1)
+        self.flush()
 
     def flush(self) -> None:
         """Header and entries are on disk."""

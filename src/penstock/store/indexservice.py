@@ -92,7 +92,21 @@ class IndexService:
             last.native.cut(position.count)
             last.native.end_timestamp = position.end_timestamp
             last.flush()
+        if self.entries != position.entries:
+            raise StoreError(
+                f"the index has {self.entries} entries, {position.entries} were recorded", file=self.folder
+            )
         return position.count
+
+    def cut_behind(self, log_end: int) -> None:
+        """The log ends here: no entry may point behind it."""
+        while self.files and self.files[-1].end_phy_offset >= log_end:
+            last = self.files[-1]
+            last.cut_behind(log_end)
+            if last.native.count > 1 or len(self.files) == 1:
+                break
+            self.files = self.files[:-1]
+            last.destroy()
 
     def clear(self) -> None:
         """Remove all files: the index is rebuilt from the log."""
@@ -151,8 +165,13 @@ class IndexService:
             return IndexPosition("", 1, 0, 0, log_offset)
         last = self.files[-1]
         return IndexPosition(
-            last.name, last.native.count, last.begin_timestamp, last.end_timestamp, log_offset
+            last.name, last.native.count, last.begin_timestamp, last.end_timestamp, log_offset, self.entries
         )
+
+    @property
+    def entries(self) -> int:
+        """Number of entries of all files."""
+        return sum(file.native.count - 1 for file in self.files)
 
     def flush(self) -> None:
         """Every file that got entries is on disk."""

@@ -82,7 +82,7 @@ class MessageStore(StoreWriter, StoreReader):
         self._check_open()
         if manually:
             self._parts.clean.execute_delete_files_manually()
-        return self._parts.clean.run()
+        return self._upkeep.clean()
 
     def backup(self, target: str | os.PathLike[str]) -> Any:
         """Copy the store as it is at ``flushed_where`` into a new directory, while it is being written."""

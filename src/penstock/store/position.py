@@ -16,19 +16,24 @@ from pathlib import PurePath
 from penstock.files.storage import Storage
 
 NAME = "penstock.position"
-_MAGIC = b"PNSTPOS2"
-_body = struct.Struct(">8sqqqqiqqq17sqq")
+_MAGIC = b"PNSTPOS3"
+_body = struct.Struct(">8sqqqqiqqqq17sqq")
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPosition:
-    """Entries before ``count`` of ``file`` are synced; they cover the log before ``log_offset``."""
+    """Entries before ``count`` of ``file`` are synced; they cover the log before ``log_offset``.
+
+    ``entries`` is the number of all entries, those of earlier files included: a file that was lost makes it
+    differ.
+    """
 
     file: str
     count: int
     begin_timestamp: int
     end_timestamp: int
     log_offset: int
+    entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class Position:
             index.begin_timestamp,
             index.end_timestamp,
             index.log_offset,
+            index.entries,
             index.file.encode(),
             self.last_record,
             self.units,
@@ -73,13 +79,11 @@ def decode(data: bytes) -> Position | None:
     (crc,) = struct.unpack_from(">I", data, _body.size)
     if zlib.crc32(data[:-4]) != crc:
         return None
-    magic, log_min, flushed, queues, clean_end, count, begin, end, log_offset, name, last_record, units = (
-        _body.unpack_from(data)
-    )
+    magic, log_min, flushed, queues, clean_end, *index, name, last_record, units = _body.unpack_from(data)
     if magic != _MAGIC:
         return None
-    index = IndexPosition(name.rstrip(b"\0").decode("ascii", "replace"), count, begin, end, log_offset)
-    return Position(log_min, flushed, queues, clean_end, index, last_record, units)
+    place = IndexPosition(name.rstrip(b"\0").decode("ascii", "replace"), *index)
+    return Position(log_min, flushed, queues, clean_end, place, last_record, units)
 
 
 def load(storage: Storage, root: str) -> Position | None:

@@ -12,12 +12,13 @@ from pathlib import PurePath
 
 from penstock._native import dispatch as native
 from penstock._native.units import find_record, first_nonzero, record_header
-from penstock.errors import CorruptRecord, StoreError
+from penstock.errors import CorruptFile, CorruptRecord, StoreError
 from penstock.files.mappedfile import MappedFile
+from penstock.format.dispatch import dispatch_run
 from penstock.store import position as positions
 from penstock.store.checkpoint import StoreCheckpoint
 from penstock.store.commitlog import CommitLog
-from penstock.store.consumequeue import ConsumeQueue
+from penstock.store.consumequeue import UNIT, ConsumeQueue
 from penstock.store.dispatcher import Dispatcher
 from penstock.store.filler import filler_record
 from penstock.store.indexservice import IndexService
@@ -169,7 +170,15 @@ class Recovery:
         if recorded is not None and recorded.clean_end >= 0:
             self.native.index_from = recorded.clean_end
             start = recorded.clean_end if self._units_agree(recorded) else log_min
-            if unread or (self.index is not None and not self.index.files and recorded.index.file):
+            if self.index is not None and (unread or self.index.entries != recorded.index.entries):
+                found = f"it has {self.index.entries} entries, {recorded.index.entries} were recorded"
+                self.report.faults.append(
+                    CorruptFile(
+                        unread[0] if unread else self.index.folder,
+                        found=found,
+                        hint="it is rebuilt from the log",
+                    )
+                )
                 self._rebuild_index(log_min)
                 return log_min
             return start
@@ -342,6 +351,8 @@ class Recovery:
         position = self.native.position
         known = max(self._reached, self.queues.max_physical_offset)
         if reason == "stale":
+            if not self._is_leftover(file):
+                return True
             self.report.cut_reason = "a leftover of an earlier log"
             return False
         if reason == "zero" and known <= position:
@@ -397,10 +408,45 @@ class Recovery:
         queue = self.queues.find(topic, queue_id)
         if not isinstance(queue, ConsumeQueue) or sys_flag & TRANSACTION in (PREPARED, ROLLBACK):
             return True
-        if queue_offset >= queue.native.staged_from // 20:
+        if queue_offset >= queue.native.staged_from // UNIT:
             return True
-        unit = queue.unit_at(queue_offset * 20)
-        return unit is not None and unit.physical_offset == physical_offset
+        return not self._belongs_to_other(queue, queue_offset, physical_offset)
+
+    def _belongs_to_other(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+        """Whether the unit of a queue offset points at a record that says so itself, and is another one."""
+        unit = queue.unit_at(queue_offset * UNIT)
+        if unit is None or unit.physical_offset == physical_offset:
+            return False
+        other = self._header_at(unit.physical_offset)
+        return other is not None and other[1:3] == (queue.queue_id, queue_offset)
+
+    def _is_leftover(self, file: MappedFile) -> bool:
+        """The place in its queue of the record at the position is taken. Unless by a record: mend the unit."""
+        position, size = self.native.position, self.native.record_size
+        record = self.storage.pread(file.path, position - file.file_from_offset, size)
+        header = record_header(record)
+        if header is None:
+            return True
+        topic = record[header[8] : header[8] + header[9]].decode("utf-8", "replace")
+        queue = self.queues.find(topic, header[1])
+        if not isinstance(queue, ConsumeQueue) or header[2] >= queue.native.staged_from // UNIT:
+            return True
+        if self._belongs_to_other(queue, header[2], position):
+            return True
+        unit = queue.unit_at(header[2] * UNIT)
+        if unit is None or (unit.physical_offset, unit.size) != (position, size):
+            writes = dispatch_run(record, position, delays=self.commit_log.config.delay_levels_ms).units
+            queue.replace_unit(header[2], writes[0].unit)
+            self.report.faults.append(
+                CorruptFile(
+                    queue.path_of(header[2] * UNIT // queue.file_size * queue.file_size),
+                    found=f"a unit that points at {unit.physical_offset if unit else 'nothing'}",
+                    offset=header[2] * UNIT % queue.file_size,
+                    hint="it was mended",
+                )
+            )
+        queue.native.max_physical = max(queue.native.max_physical, position + size)
+        return False
 
     def _contain(self, file: MappedFile, begin: int, end: int, reason: str) -> None:
         """Keep a copy of the damaged bytes and put a record over them that nobody sees, so that the log
@@ -443,6 +489,11 @@ class Recovery:
         log, report = self.commit_log, self.report
         report.end_offset = end
         report.units_dropped += self.queues.truncate_dirty(end)
+        if self.index is not None:
+            self.native.use_index(None)
+            self.index.cut_behind(end)
+            self.dispatcher.use_index(make=False)
+            self.native.index_from = min(self.native.index_from, end)
         self._cut_log(end)
         for file in log.files.files:
             if file.end_offset > start:

@@ -15,7 +15,7 @@ from penstock.store.following import Follower, GroupReader
 from penstock.store.getting import MAX_BYTES, get_messages, tag_codes, unit_reader
 from penstock.store.upkeep import Parts
 
-FOREVER = 1 << 62
+FOREVER = (1 << 63) - 1
 
 
 class StoreReader:
@@ -92,16 +92,16 @@ class StoreReader:
     ) -> list[StoredMessage]:
         """Messages with this key or unique key, in log order; ``index_type="T"`` asks for tags.
 
-        ``begin`` and ``end`` are store times; without ``end`` the clock is not asked, which may have been set
-        back since. At most ``max`` places of the index are looked at (newest
+        ``begin`` and ``end`` are store times. At most ``max`` places of the index are looked at (newest
         first).
         """
         self._check_open()
         if self._parts.index is None:
             return []
         limit = self.config.default_query_max_num if max is None else max
-        until = FOREVER if end is None else end
-        offsets = self._parts.index.query_offset(topic, key, limit, begin, until, index_type)
+        # Without a limit no time is compared at all: the clock may have been set back, or a time be damaged.
+        since, until = begin if begin > 0 else -FOREVER, FOREVER if end is None else end
+        offsets = self._parts.index.query_offset(topic, key, limit, since, until, index_type)
         return (
             matching(self._log.view, offsets, topic.encode(), key.encode(), index_type == "T")
             if offsets

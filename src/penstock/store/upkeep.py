@@ -82,10 +82,17 @@ class Upkeep:
             self._guarded(self.sync_positions)
         if now >= self._last_clean + self._clean_ms:
             self._last_clean = now
-            self._guarded(parts.clean.run)
+            self._guarded(self.clean)
         if now >= self._last_offsets + self._offsets_ms:
             self._last_offsets = now
             self._guarded(parts.consumer_offsets.persist)
+
+    def clean(self) -> int:
+        """Remove what is due, and record where the rest stands; how many log files went."""
+        count = self.parts.clean.run()
+        if count:
+            self.sync_positions()
+        return count
 
     def _guarded(self, work: Callable[[], object]) -> None:
         """A full disk must not end upkeep: cleaning is what makes room."""
@@ -112,7 +119,7 @@ class Upkeep:
             index = (
                 parts.index.position(position)
                 if parts.index is not None
-                else positions.IndexPosition("", 1, 0, 0, position)
+                else positions.IndexPosition("", 1, 0, 0, position, entries=-1)
             )
         try:
             if parts.commit_log.flushed_where < position:
