@@ -19,6 +19,7 @@ TINY = StoreConfig(
     mapped_file_size_consume_queue=20 * 5,
     max_hash_slot_num=20,
     max_index_num=40,
+    delete_commit_log_files_interval_ms=0,
 )
 """Files so small that a few dozen messages roll each kind of them."""
 
