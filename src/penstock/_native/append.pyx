@@ -42,6 +42,8 @@ cdef tuple STATUS_NAMES = STATUSES
 # Copies longer than this let other Python threads run meanwhile.
 cdef enum:
     LONG_COPY = 65536
+    # From here on one system call costs less than the page faults of storing through the mapping.
+    LONG_WRITE = 32768
 
 
 @cython.no_gc
@@ -319,7 +321,7 @@ cdef class Appender:
         if f.write_buffer != NULL:
             memcpy(f.write_buffer + position, data, n)
             return 0
-        if self.mode == MODE_MAPPED and f.write_error == 0:
+        if self.mode == MODE_MAPPED and f.write_error == 0 and (n < LONG_WRITE or f.fd < 0):
             memcpy(f.base + position, data, n)
             return 0
         return state_write(f, position, data, n)

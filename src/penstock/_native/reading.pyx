@@ -1,6 +1,8 @@
 """The get path: walk queue units, take the records they point to, hand out one result (spec 14.1 to 14.3)."""
 
 cimport cython
+from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
@@ -16,11 +18,18 @@ FOUND = "FOUND"
 NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
 MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
 
+cdef extern from *:
+    """
+    #define penstock_prefetch_read(p) __builtin_prefetch((p), 0, 1)
+    """
+    void penstock_prefetch_read(const void* p) noexcept nogil
+
 cdef enum:
     SIMPLE_UNIT = 20
     BATCH_UNIT = 46
     MAX_CODES = 64
     BLANK_SIZE = 0x7FFFFFFF
+    AHEAD = 12
 
 cdef int64_t EXT_ADDRESS = -2147483649
 
@@ -122,6 +131,34 @@ cdef class LogView:
 
 
 @cython.no_gc
+@cython.freelist(64)
+@cython.final
+cdef class RawRecord:
+    """The bytes of one record where they lie: a buffer, as `memoryview`, `bytes` or a socket take it."""
+
+    cdef Slab slab
+    cdef int64_t position
+    cdef readonly int32_t size
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void*> (self.slab.base + self.position), self.size, 1, flags)
+
+    def __bytes__(self):
+        return PyBytes_FromStringAndSize(<const char*> self.slab.base + self.position, self.size)
+
+
+cdef inline RawRecord raw_record(Slab slab, int64_t position, int32_t size):
+    cdef RawRecord made = RawRecord.__new__(RawRecord)
+    made.slab = slab
+    made.position = position
+    made.size = size
+    return made
+
+
+@cython.no_gc
 @cython.freelist(16)
 cdef class GetResult:
     """The answer to a get: a sequence of stored messages, made when looked at, and where to go on."""
@@ -158,24 +195,24 @@ cdef class GetResult:
         return m
 
     def __iter__(self):
-        cdef Py_ssize_t i
-        for i in range(self.count):
-            yield self.message(i)
+        return iter(self.messages)
 
     @property
     def messages(self):
         """All messages as a list."""
         cdef Py_ssize_t i
-        return [self.message(i) for i in range(self.count)]
+        cdef list made = [None] * self.count
+        for i in range(self.count):
+            made[i] = self.message(i)
+        return made
 
     @property
     def raw(self):
-        """The records where they lie, one memoryview each."""
+        """The records where they lie, one RawRecord each."""
         cdef Py_ssize_t i
-        cdef list views = []
+        cdef list views = [None] * self.count
         for i in range(self.count):
-            at = self.places[i].position
-            views.append(PyMemoryView_FromObject(self.slabs[self.places[i].slab])[at:at + self.places[i].size])
+            views[i] = raw_record(self.slabs[self.places[i].slab], self.places[i].position, self.places[i].size)
         return views
 
     def to_arrow(self, columns=None):
@@ -271,7 +308,9 @@ cdef class UnitReader:
         cdef int index, k, known = -1
         cdef bint in_memory, matches
         cdef Slab slab
-        cdef int64_t position = 0, readable = 0, known_from = 0
+        cdef int64_t position = 0, readable = 0, known_from = 0, ahead
+        cdef int32_t ahead_size
+        cdef Py_ssize_t fetched_to = 1
         cdef const uint8_t* p
         cdef Record record
         cdef int64_t scan_limit = max(self.filter_bytes, max_messages * unit_size)
@@ -343,6 +382,15 @@ cdef class UnitReader:
                         position = -1
                     if position >= 0:
                         p = slab.base + position
+                        # Checking a record waits for memory three times: fetch the next ones meanwhile.
+                        while fetched_to < n and fetched_to <= i + AHEAD:
+                            ahead = get64(units.base + begin + fetched_to * unit_size) - known_from
+                            ahead_size = get32(units.base + begin + fetched_to * unit_size + 8)
+                            if 0 <= ahead and 128 <= ahead_size and ahead + ahead_size <= readable:
+                                penstock_prefetch_read(slab.base + ahead)
+                                penstock_prefetch_read(slab.base + ahead + 64)
+                                penstock_prefetch_read(slab.base + ahead + ahead_size - 100)
+                            fetched_to += 1
                 else:
                     fetched = fetch(physical, size)
                     if fetched is not None:

@@ -17,6 +17,9 @@ cdef class StoredMessage:
     cdef Record r
     cdef int64_t shown_queue_offset
     cdef dict parsed
+    cdef str tags_text
+    cdef str keys_text
+    cdef str unique_text
     cdef dict properties_map(self)
 
 cdef StoredMessage stored_message(Slab slab, int64_t position, int64_t available, int64_t queue_offset)

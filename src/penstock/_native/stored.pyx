@@ -3,9 +3,8 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
+from cpython.dict cimport PyDict_SetItem
 from cpython.memoryview cimport PyMemoryView_FromObject
-from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
@@ -89,11 +88,6 @@ cdef StoredMessage stored_message(Slab slab, int64_t position, int64_t available
     m.p = slab.base + position
     m.shown_queue_offset = queue_offset if queue_offset >= 0 else m.r.queue_offset
     return m
-
-
-cdef inline object property_of(dict properties, str name):
-    cdef PyObject* value = PyDict_GetItem(properties, name)
-    return <object> value if value != NULL else None
 
 
 def message_at(Slab slab not None, int64_t position):
@@ -182,10 +176,19 @@ cdef class StoredMessage:
         cdef Span name, value
         cdef int32_t at = 0
         cdef const uint8_t* p = self.p + self.r.properties_at
+        cdef str key, text
         if self.parsed is None:
             self.parsed = {}
             while next_property(p, self.r.properties_length, &at, &name, &value):
-                PyDict_SetItem(self.parsed, property_name(name), decode(value.at, value.length))
+                key = property_name(name)
+                text = decode(value.at, value.length)
+                PyDict_SetItem(self.parsed, key, text)
+                if key is TAGS:
+                    self.tags_text = text
+                elif key is KEYS:
+                    self.keys_text = text
+                elif key is UNIQ_KEY:
+                    self.unique_text = text
         return self.parsed
 
     @property
@@ -199,15 +202,21 @@ cdef class StoredMessage:
 
     @property
     def tags(self):
-        return property_of(self.properties_map(), TAGS)
+        if self.parsed is None:
+            self.properties_map()
+        return self.tags_text
 
     @property
     def keys(self):
-        return property_of(self.properties_map(), KEYS)
+        if self.parsed is None:
+            self.properties_map()
+        return self.keys_text
 
     @property
     def unique_key(self):
-        return property_of(self.properties_map(), UNIQ_KEY)
+        if self.parsed is None:
+            self.properties_map()
+        return self.unique_text
 
     @property
     def body(self):

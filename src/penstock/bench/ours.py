@@ -32,6 +32,8 @@ Answer = dict[str, Any]
 
 _REBUILT = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "checkpoint")
 _VISIBLE_TIMEOUT = 60.0
+READ_COLUMNS = ["topic", "body", "tags", "keys", "queueOffset", "storeTimestamp", "properties"]
+"""What both sides read of each message."""
 
 
 def start_ours() -> Child:
@@ -301,7 +303,7 @@ class Ours:
         }
 
     def columns(self, command: Answer) -> Answer:
-        """Every message of the topic as Arrow record batches, all columns."""
+        """Every message of the topic as Arrow record batches, with the columns that the peer reads too."""
         import pyarrow
 
         from penstock._native.columns import decode_result
@@ -313,7 +315,7 @@ class Ours:
         for queue in range(command.get("queues", 4)):
             offset = self.store.min_offset(topic, queue)
             while (result := get(topic, queue, offset, count)).status == "FOUND":
-                batch = pyarrow.record_batch(decode_result(result))
+                batch = pyarrow.record_batch(decode_result(result, READ_COLUMNS))
                 messages += batch.num_rows
                 size += result.buffer_size
                 offset = result.next_begin_offset

@@ -139,7 +139,8 @@ class CommitLog:
                 return "the next log file is not ready yet: try again"
             self.roll_error = None
             if self.pool is not None:
-                # The next file may have to do without a buffer: nothing may lie in the files behind what does not.
+                # The next file may have to do without a buffer: its records must not reach
+                # the disk before those that still lie in one.
                 while not self.files.commit(0):
                     pass
             self.flusher.use_file(file.mapping)

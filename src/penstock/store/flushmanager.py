@@ -67,15 +67,20 @@ class GroupCommitService:
 
 
 class LoopWaiters:
-    """Futures of one event loop, in the order of their offsets. The sync loop wakes it through an eventfd."""
+    """Futures of one event loop, in the order of their offsets; the sync loop wakes it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, flusher: Any) -> None:
         self._loop = loop
         self._flusher = flusher
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        loop.add_reader(self._wake, self._flushed)
-        flusher.add_wake(self._wake)
+        if hasattr(os, "eventfd"):
+            self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self._read, self._write = os.pipe()
+            os.set_blocking(self._read, False)
+            os.set_blocking(self._write, False)
+        loop.add_reader(self._read, self._flushed)
+        flusher.add_wake(self._write)
 
     def add(self, end_offset: int) -> asyncio.Future[None]:
         future = self._loop.create_future()
@@ -87,7 +92,7 @@ class LoopWaiters:
 
     def _flushed(self) -> None:
         try:
-            os.eventfd_read(self._wake)
+            os.read(self._read, 4096)
         except BlockingIOError:
             return
         self._complete()
@@ -105,10 +110,11 @@ class LoopWaiters:
                     future.set_exception(OSError(self._flusher.error, "fdatasync of the commit log failed"))
 
     def close(self) -> None:
-        self._flusher.remove_wake(self._wake)
+        self._flusher.remove_wake(self._write)
         if not self._loop.is_closed():
-            self._loop.remove_reader(self._wake)
-        os.close(self._wake)
+            self._loop.remove_reader(self._read)
+        for descriptor in {self._read, self._write}:
+            os.close(descriptor)
 
 
 class PeriodicService:

@@ -109,9 +109,9 @@ def put_with_offset(
     finally:
         appender.unlock()
     stored: PutResult = result
-    if wait and waits and stored.ok and commit_log.sync_flush:
-        if not commit_log.flusher.wait(stored.end_offset, appender.sync_timeout):
-            stored.timed_out()
+    must_wait = wait and waits and stored.ok and commit_log.sync_flush
+    if must_wait and not commit_log.flusher.wait(stored.end_offset, appender.sync_timeout):
+        stored.timed_out()
     return stored
 
 

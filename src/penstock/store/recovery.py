@@ -8,37 +8,20 @@ they were synced, and are dispatched again from there. Times are never used to d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 from penstock._native import dispatch as native
-from penstock._native.units import find_record, first_nonzero, record_header
-from penstock.errors import CorruptFile, CorruptRecord, StoreError
+from penstock._native.units import first_nonzero
+from penstock.errors import CorruptFile, StoreError
 from penstock.files.mappedfile import MappedFile
-from penstock.format.dispatch import dispatch_run
 from penstock.store import position as positions
 from penstock.store.checkpoint import StoreCheckpoint
 from penstock.store.commitlog import CommitLog
-from penstock.store.consumequeue import UNIT, ConsumeQueue
+from penstock.store.damage import Damage, DamagedLog
 from penstock.store.dispatcher import Dispatcher
-from penstock.store.filler import filler_record
 from penstock.store.indexservice import IndexService
 from penstock.store.queuetable import QueueTable
 
 PIECE = 4 << 20
-DAMAGED = "penstock.damaged"
-KEEP_LIMIT = 64 << 20
-HEADER = 91
-TRANSACTION, PREPARED, ROLLBACK = 0xC, 0x4, 0xC
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A part of the log that is no whole record."""
-
-    offset: int
-    end: int
-    reason: str
-    kept_as: str = ""
 
 
 @dataclass(slots=True)
@@ -99,6 +82,7 @@ class Recovery:
         self.native = dispatcher.native
         self.storage = commit_log.storage
         self.report = RecoveryReport(clean=clean)
+        self._damage = DamagedLog(root, commit_log, queues, self.report.faults.append)
         self._reached = 0
         """The log went this far once, as the queues or the position say: zeros before it are damage."""
 
@@ -211,7 +195,7 @@ class Recovery:
                 return False
             if recorded.last_record < max(0, log.min_offset):
                 return recorded.clean_end <= max(0, log.min_offset) or self._is_file_start(recorded.clean_end)
-            header = self._header_at(recorded.last_record)
+            header = self._damage.header_at(recorded.last_record)
             return header is not None and recorded.last_record + header[0] == recorded.clean_end
         if recorded.queues > end:
             return False
@@ -227,7 +211,7 @@ class Recovery:
         follow.
         """
         if recorded.last_record >= max(0, self.commit_log.min_offset):
-            header = self._header_at(recorded.last_record)
+            header = self._damage.header_at(recorded.last_record)
             return header is not None and recorded.last_record + header[0] in (
                 recorded.queues,
                 recorded.index.log_offset,
@@ -236,20 +220,6 @@ class Recovery:
 
     def _is_file_start(self, offset: int) -> bool:
         return any(file.file_from_offset == offset for file in self.commit_log.files.files)
-
-    def _header_at(self, offset: int) -> tuple[int, ...] | None:
-        """Header fields of the whole record at an offset that says it lies there, or None."""
-        file = self.commit_log.files.find_mapped_file_by_offset(offset)
-        if file is None:
-            return None
-        head = self.storage.pread(file.path, offset - file.file_from_offset, 8)
-        size = int.from_bytes(head[:4], "big")
-        if len(head) < 8 or not HEADER <= size <= file.end_offset - offset or size > KEEP_LIMIT:
-            return None
-        header: tuple[int, ...] | None = record_header(
-            self.storage.pread(file.path, offset - file.file_from_offset, size)
-        )
-        return header if header is not None and header[3] == offset else None
 
     def _start_of_foreign(self, log_min: int, known: int, unread: list[str]) -> int:
         """A cleanly closed store of RocketMQ's: its queues and index are believed (section 12.2)."""
@@ -263,7 +233,7 @@ class Recovery:
         if self.queues.incomplete:
             return start
         for file in self.commit_log.files.files:
-            header = self._header_at(file.file_from_offset)
+            header = self._damage.header_at(file.file_from_offset)
             if header is not None and file.file_from_offset <= known:
                 start = file.file_from_offset
         return start
@@ -286,7 +256,7 @@ class Recovery:
             file = self.commit_log.files.find_mapped_file_by_offset(position)
             if file is None:
                 later = [f for f in files if f.file_from_offset > position]
-                if not later or self._header_at(later[0].file_from_offset) is None:
+                if not later or self._damage.header_at(later[0].file_from_offset) is None:
                     break
                 self._note_gap(position, later[0].file_from_offset)
                 self.native.seek(later[0].file_from_offset)
@@ -351,128 +321,23 @@ class Recovery:
         position = self.native.position
         known = max(self._reached, self.queues.max_physical_offset)
         if reason == "stale":
-            if not self._is_leftover(file):
+            if not self._damage.is_leftover(file, position, self.native.record_size):
                 return True
             self.report.cut_reason = "a leftover of an earlier log"
             return False
         if reason == "zero" and known <= position:
             return False
-        found = self._next_record(file, position + 1, reason)
+        found = self._damage.next_record(file, position + 1, known if reason == "zero" else file.end_offset)
         if found is None:
             self.report.cut_reason = f"no whole record there ({reason}) and none behind it"
             return False
-        if found > position + (self.native.record_size if reason in ("crc", "torn") else 0) or reason not in (
-            "crc",
-            "torn",
-        ):
-            self._contain(file, position, found, reason)
+        if reason in ("crc", "torn") and found <= position + self.native.record_size:
+            damage = Damage(position, found, reason)  # its length is right: it can be stepped over as it is
         else:
-            self.report.damage.append(Damage(position, found, reason))
+            damage = self._damage.contain(file, position, found, reason)
+        self.report.damage.append(damage)
         self.native.seek(found)
         return True
-
-    def _next_record(self, file: MappedFile, start: int, reason: str) -> int | None:
-        """Offset of the next whole record that continues the queues, in this file or at the start of a
-        later one.
-        """
-        at, end = start - file.file_from_offset, file.file_size
-        if reason == "zero":
-            reached = max(self._reached, self.queues.max_physical_offset)
-            end = min(end, reached - file.file_from_offset)
-        while at < end:
-            data = self.storage.pread(file.path, at, min(PIECE * 4, file.file_size - at))
-            found, size = find_record(data, 0, file.file_from_offset + at, 0)
-            if found >= 0 and at + found < end and self._continues(memoryview(data)[found : found + size]):
-                return file.file_from_offset + at + found
-            if found >= 0:
-                at += found + 1
-            elif at + len(data) >= file.file_size:
-                break
-            else:
-                at += max(1, len(data) - PIECE)
-        for later in self.commit_log.files.files:
-            if (
-                later.file_from_offset >= file.end_offset
-                and self._header_at(later.file_from_offset) is not None
-            ):
-                return later.file_from_offset
-        return None
-
-    def _continues(self, record: memoryview) -> bool:
-        """A record whose place in its queue belongs to another one is a leftover, not more of the log."""
-        header = record_header(record)
-        if header is None:
-            return False
-        _, queue_id, queue_offset, physical_offset, sys_flag = header[:5]
-        topic = bytes(record[header[8] : header[8] + header[9]]).decode("utf-8", "replace")
-        queue = self.queues.find(topic, queue_id)
-        if not isinstance(queue, ConsumeQueue) or sys_flag & TRANSACTION in (PREPARED, ROLLBACK):
-            return True
-        if queue_offset >= queue.native.staged_from // UNIT:
-            return True
-        return not self._belongs_to_other(queue, queue_offset, physical_offset)
-
-    def _belongs_to_other(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
-        """Whether the unit of a queue offset points at a record that says so itself, and is another one."""
-        unit = queue.unit_at(queue_offset * UNIT)
-        if unit is None or unit.physical_offset == physical_offset:
-            return False
-        other = self._header_at(unit.physical_offset)
-        return other is not None and other[1:3] == (queue.queue_id, queue_offset)
-
-    def _is_leftover(self, file: MappedFile) -> bool:
-        """The place in its queue of the record at the position is taken. Unless by a record: mend the unit."""
-        position, size = self.native.position, self.native.record_size
-        record = self.storage.pread(file.path, position - file.file_from_offset, size)
-        header = record_header(record)
-        if header is None:
-            return True
-        topic = record[header[8] : header[8] + header[9]].decode("utf-8", "replace")
-        queue = self.queues.find(topic, header[1])
-        if not isinstance(queue, ConsumeQueue) or header[2] >= queue.native.staged_from // UNIT:
-            return True
-        if self._belongs_to_other(queue, header[2], position):
-            return True
-        unit = queue.unit_at(header[2] * UNIT)
-        if unit is None or (unit.physical_offset, unit.size) != (position, size):
-            writes = dispatch_run(record, position, delays=self.commit_log.config.delay_levels_ms).units
-            queue.replace_unit(header[2], writes[0].unit)
-            self.report.faults.append(
-                CorruptFile(
-                    queue.path_of(header[2] * UNIT // queue.file_size * queue.file_size),
-                    found=f"a unit that points at {unit.physical_offset if unit else 'nothing'}",
-                    offset=header[2] * UNIT % queue.file_size,
-                    hint="it was mended",
-                )
-            )
-        queue.native.max_physical = max(queue.native.max_physical, position + size)
-        return False
-
-    def _contain(self, file: MappedFile, begin: int, end: int, reason: str) -> None:
-        """Keep a copy of the damaged bytes and put a record over them that nobody sees, so that the log
-        can be walked.
-        """
-        stop = min(end, file.end_offset)
-        kept = self._keep(file, begin, stop)
-        filler = filler_record(begin, stop - begin)
-        if filler is None:
-            self.report.faults.append(
-                CorruptRecord(file.path, begin, found=reason, hint="too short to be covered")
-            )
-        else:
-            file.mapping.write(begin - file.file_from_offset, filler)
-            file.mapping.sync()
-        self.report.damage.append(Damage(begin, end, reason, kept))
-
-    def _keep(self, file: MappedFile, begin: int, end: int) -> str:
-        data = self.storage.pread(file.path, begin - file.file_from_offset, min(end - begin, KEEP_LIMIT))
-        if first_nonzero(data) < 0:
-            return ""
-        folder = PurePath(self.root) / DAMAGED
-        self.storage.makedirs(str(folder))
-        path = str(folder / f"{begin:020d}")
-        self.storage.write_atomic(path, data)
-        return path
 
     def _note_gap(self, begin: int, end: int) -> None:
         self.report.damage.append(Damage(begin, end, "the file is missing"))
@@ -515,7 +380,7 @@ class Recovery:
             last = self._last_nonzero(file, begin)
             if last is not None:
                 leftovers += last - begin
-                self._keep(file, begin, min(last, begin + KEEP_LIMIT))
+                self._damage.keep(file, begin, last)
         if leftovers:
             self.report.cut_bytes = leftovers
             files.truncate_dirty_files(end)
