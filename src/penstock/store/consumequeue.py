@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -362,6 +363,31 @@ class ConsumeQueue:
             file.write(logic - file_from, unit)
         self._unsynced.add(file_from)
         self.native.unsynced = True
+
+    def blank_between(self, begin: int, end: int) -> int:
+        """Make blanks of the units of records in ``[begin, end)`` of the log, which are lost; how many."""
+        low, high = max(self.native.min_logic, self._files[0] if self._files else 0), self.native.max_logic
+        if low >= high or self.max_physical_offset <= begin:
+            return 0
+        first = bisect_left(range(low // UNIT, high // UNIT), begin, key=self._physical_from)
+        count = 0
+        for queue_offset in range(low // UNIT + first, high // UNIT):
+            unit = self.unit_at(queue_offset * UNIT)
+            if unit is None or (not unit.is_blank and unit.physical_offset >= end):
+                break
+            if not unit.is_blank:
+                self.replace_unit(queue_offset, BLANK_UNIT)
+                count += 1
+        return count
+
+    def _physical_from(self, queue_offset: int) -> int:
+        """Where the record of a queue offset lies, or of the next one that is no blank."""
+        while queue_offset * UNIT < self.native.max_logic:
+            unit = self.unit_at(queue_offset * UNIT)
+            if unit is not None and not unit.is_blank:
+                return unit.physical_offset
+            queue_offset += 1
+        return 1 << 63
 
     def fill_gap(self, queue_offset: int) -> int:
         """Make the next unit's place ``queue_offset``: blanks before it; how many were needed.

@@ -155,9 +155,15 @@ class DamagedLog:
     # -- over it -----------------------------------------------------------------------------------
 
     def contain(self, file: MappedFile, begin: int, end: int, reason: str) -> Damage:
-        """Keep a copy of the damaged bytes and cover them, so that the log can be walked."""
+        """Keep a copy of the damaged bytes and cover them, so that the log can be walked.
+
+        Units of what was there become blanks: the cover must not be taken for the record that it replaces.
+        """
         stop = min(end, file.end_offset)
         kept = self.keep(file, begin, stop)
+        for queue in self._queues:
+            if isinstance(queue, ConsumeQueue):
+                queue.blank_between(begin, stop)
         if stop == file.end_offset and stop - begin >= BLANK:
             file.mapping.write(begin - file.file_from_offset, encode_blank(stop - begin)[:BLANK])
         else:

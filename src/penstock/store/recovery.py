@@ -270,31 +270,21 @@ class Recovery:
 
     def _walk_file(self, file: MappedFile) -> bool:
         """Dispatch the rest of one file. True to go on with the next, False where the log ends."""
-        piece = PIECE
+        piece, base, data = PIECE, 0, b""
         while True:
             position = self.native.position
             if position >= file.end_offset:
                 return True
             at = position - file.file_from_offset
-            data = self.storage.pread(file.path, at, min(piece, file.file_size - at))
-            config = self.commit_log.config
-            code = self.native.run(
-                data,
-                position,
-                position + len(data),
-                True,
-                False,
-                config.check_crc_on_recover,
-                config.force_verify_prop_crc,
-            )
-            reached = self.native.position - position
+            if not base <= position < base + len(data):
+                base, data = position, self.storage.pread(file.path, at, min(piece, file.file_size - at))
+            code = self._run(base, data)
+            reached = self.native.position - base
             if code == native.DONE:
                 continue
             if code == native.BLANK:
-                if (
-                    int.from_bytes(data[reached : reached + 4], "big")
-                    != file.end_offset - self.native.position
-                ):
+                blank = int.from_bytes(data[reached : reached + 4], "big")
+                if blank != file.end_offset - self.native.position:
                     return self._damaged(file, "a blank of the wrong length")
                 if not any(f.file_from_offset >= file.end_offset for f in self.commit_log.files.files):
                     self.report.cut_reason = "a blank with no file after it"
@@ -305,14 +295,27 @@ class Recovery:
                 self.dispatcher.help(code, memoryview(data)[reached:], file.path)
                 continue
             reason = self.native.bad_reason
-            if reason == "short" and at + len(data) < file.file_size:
-                # The record goes on behind this piece: read from its start, more if it is larger than a
-                # piece.
+            if reason == "short" and base + len(data) < file.end_offset:
+                # The record goes on behind this piece: read from its start, more if it is larger than one.
                 piece = PIECE if reached else max(piece, min(self.native.record_size, file.file_size))
+                data = b""
                 continue
-            piece = PIECE
+            piece, data = PIECE, b""
             if not self._damaged(file, reason):
                 return False
+
+    def _run(self, base: int, data: bytes) -> int:
+        """Dispatch what is whole in a piece of the log, from the position on."""
+        config = self.commit_log.config
+        return self.native.run(
+            data,
+            base,
+            base + len(data),
+            True,
+            False,
+            config.check_crc_on_recover,
+            config.force_verify_prop_crc,
+        )
 
     def _damaged(self, file: MappedFile, reason: str) -> bool:
         """Decide what a bad record means: the end of the log (False), or damage inside of it that is
