@@ -77,6 +77,9 @@ class DiskStorage:
     def pread(self, path: StoragePath, position: int, count: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            if hasattr(os, "posix_fadvise"):
+                # Readahead brings large folios; small writes into them later make each sync a large one.
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             return _read_all(descriptor, position, count, os.fspath(path))
         finally:
             os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import PurePath
@@ -27,6 +28,8 @@ from penstock.message.host import parse_host
 from penstock.message.ids import UniqueIdGenerator
 
 BLANK = 8
+LARGE_FOLIO = 2 << 20
+PIECE = 4 << 20
 
 
 class CommitLog:
@@ -108,9 +111,31 @@ class CommitLog:
         if last is not None:
             if not last.is_full:
                 last.reserve()
+                self._refresh_tail(last)
                 self.allocate.prepare_ahead(last)
             self.flusher.use_file(last.mapping)
             self.appender.use_file(last.mapping)
+
+    def _refresh_tail(self, file: MappedFile) -> None:
+        """Have the pages in front of the write position in memory, one by one.
+
+        A scan leaves them in large folios, and then each small write and sync is a large one. What was made
+        ready in an earlier life has blocks with zeros in them: without its pages in memory every write would
+        wait for a read.
+        """
+        descriptor = file.mapping.fileno()
+        if descriptor < 0 or not hasattr(os, "posix_fadvise"):
+            return
+        begin = file.wrote_position // LARGE_FOLIO * LARGE_FOLIO
+        os.posix_fadvise(descriptor, begin, 0, os.POSIX_FADV_DONTNEED)
+        end = file.wrote_position + self.allocate.window
+        for low, high in file.mapping.data_extents(begin):
+            if low > file.wrote_position or low >= end:
+                break
+            stop = min(high, end)
+            for at in range(low, stop, PIECE):
+                self.storage.pread(file.path, at, min(PIECE, stop - at))
+            file.prepared_position = max(file.prepared_position, stop)
 
     def shutdown(self) -> None:
         self.appender.use_file(None)

@@ -15,6 +15,8 @@ from penstock.store.commitlog import CommitLog
 log = logging.getLogger("penstock.store")
 
 PAGE = 4096
+SHARE = 16
+"""So many futures of one pass of a loop ask for a sync at once."""
 
 
 class GroupCommitService:
@@ -73,6 +75,7 @@ class LoopWaiters:
         self._loop = loop
         self._flusher = flusher
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._unasked = 0
         if hasattr(os, "eventfd"):
             self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
@@ -85,10 +88,22 @@ class LoopWaiters:
     def add(self, end_offset: int) -> asyncio.Future[None]:
         future = self._loop.create_future()
         self._waiting.append((end_offset, future))
-        self._flusher.request(end_offset)
-        if self._flusher.flushed_where >= end_offset or self._flusher.error:
-            self._loop.call_soon(self._complete)
+        # Few syncs for many; but the first of them run beside a long pass of the loop, not after it.
+        self._unasked += 1
+        if self._unasked == SHARE:
+            self._unasked = 1
+            self._flusher.request(end_offset)
+        elif self._unasked == 1:
+            self._loop.call_soon(self._ask)
         return future
+
+    def _ask(self) -> None:
+        """At the end of a pass of the loop."""
+        self._unasked = 0
+        if self._waiting:
+            self._flusher.request(self._waiting[-1][0])
+            if self._flusher.flushed_where >= self._waiting[0][0] or self._flusher.error:
+                self._complete()
 
     def _flushed(self) -> None:
         try:
