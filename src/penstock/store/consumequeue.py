@@ -207,7 +207,7 @@ class ConsumeQueue:
                 position += count * UNIT
                 if count * UNIT < len(data):
                     break
-                piece = min(piece * 4, 1 << 20)
+                piece = min(piece * 4, UNIT * 50_000)
         return position, last
 
     def truncate_dirty(self, physical: int) -> int:
