@@ -93,4 +93,4 @@ def is_path_safe(name: str) -> bool:
 
     No separator, no NUL, not empty, not this folder or its parent.
     """
-    return bool(name) and name not in (".", "..") and not any(c in name for c in "/\\\0")
+    return bool(name) and name not in (".", "..") and "/" not in name and "\\" not in name and "\0" not in name

@@ -165,7 +165,7 @@ class ConsumeQueue:
         return tuple(self._files)
 
     def path_of(self, file_from: int) -> str:
-        return str(PurePath(self.folder) / file_name(file_from))
+        return f"{self.folder}/{file_name(file_from)}"
 
     # -- loading and recovery ----------------------------------------------------------------------
 

@@ -26,14 +26,12 @@ AnyQueue = ConsumeQueue | BatchConsumeQueue
 
 def storable_queue(topic: object, queue_id: object) -> bool:
     """Whether such a queue can have a folder. What is in a log already is taken as far as that goes."""
-    return (
-        isinstance(topic, str)
-        and isinstance(queue_id, int)
-        and 0 <= queue_id < 2**31
-        and is_path_safe(topic)
-        and not any(0xD800 <= ord(c) < 0xE000 for c in topic)
-        and len(topic.encode()) <= NAME_LIMIT
-    )
+    if not isinstance(topic, str) or not isinstance(queue_id, int) or not 0 <= queue_id < 2**31:
+        return False
+    try:
+        return len(topic.encode()) <= NAME_LIMIT and is_path_safe(topic)
+    except UnicodeEncodeError:
+        return False
 
 
 def legal_queue(topic: object, queue_id: object) -> bool:
@@ -90,12 +88,12 @@ class QueueTable:
 
     def _make(self, topic: str, queue_id: int) -> AnyQueue:
         if topic in self.batch_topics:
-            folder = str(PurePath(self.batch_folder) / topic / str(queue_id))
+            folder = f"{self.batch_folder}/{topic}/{queue_id}"
             size = self.config.mapper_file_size_batch_consume_queue
             return BatchConsumeQueue(
                 self.storage, folder, topic, queue_id, size, writable=self.writable, cache=self._cache
             )
-        folder = str(PurePath(self.simple_folder) / topic / str(queue_id))
+        folder = f"{self.simple_folder}/{topic}/{queue_id}"
         size = self.config.mapped_file_size_consume_queue
         queue = ConsumeQueue(self.storage, folder, topic, queue_id, size, self._cache)
         if self.config.enable_consume_queue_ext:
@@ -158,7 +156,7 @@ class QueueTable:
             return []
         found = []
         for topic in topics:
-            for entry in self.storage.listdir(str(PurePath(folder) / topic)):
+            for entry in self.storage.listdir(f"{folder}/{topic}"):
                 if entry.is_dir and entry.name.isascii() and entry.name.isdigit():
                     found.append((topic, int(entry.name)))
         return found
