@@ -51,6 +51,7 @@ FORBIDDEN_TOPICS = frozenset(
 )
 """Topics that clients may not send to."""
 
+_UNSAFE = frozenset("/\\\0")
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -93,4 +94,4 @@ def is_path_safe(name: str) -> bool:
 
     No separator, no NUL, not empty, not this folder or its parent.
     """
-    return bool(name) and name not in (".", "..") and "/" not in name and "\\" not in name and "\0" not in name
+    return name not in ("", ".", "..") and not set(name) & _UNSAFE
