@@ -339,23 +339,3 @@ def test_removed_log_files_do_not_fail_the_next_flush() -> None:
     assert place.store.clean() > 0
     place.store.flush()
     assert place.store.flushed_where == place.store.max_physical_offset
-
-
-@pytest.mark.parametrize(("at", "form", "victim", "displaced"), [(12, ">i", 6, 7), (20, ">q", 8, None)])
-def test_record_that_claims_a_taken_place_does_not_end_the_log(
-    at: int, form: str, victim: int, displaced: int | None
-) -> None:
-    """No CRC covers queue id and queue offset: damaged, the record looks like a leftover, or makes another
-    one look so. What follows is dispatched, and nothing that is whole is written over.
-    """
-    place = Place()
-    place.open()
-    results = [place.put(number, queue_id=number % 2) for number in range(12)]
-    place.kill()
-    place.overwrite_log(results[victim].physical_offset + at, struct.pack(form, 1))
-    store = place.open()
-    there = sorted(place.numbers(queue_id=0) + place.numbers(queue_id=1))
-    assert [n for n in range(12) if n not in there and n != victim] == ([displaced] if displaced else [])
-    if displaced:
-        assert store.lookup(results[displaced].physical_offset).body == body_of(displaced)
-    assert store.report.damage

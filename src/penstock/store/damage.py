@@ -76,13 +76,6 @@ class DamagedLog:
         )
         return header if header is not None and header[3] == offset else None
 
-    def goes_on_at(self, file: MappedFile, offset: int) -> bool:
-        """Whether a record lies at an offset, or the blank that ends its file."""
-        at = offset - file.file_from_offset
-        left = file.file_size - at
-        blank = left >= BLANK and self._storage.pread(file.path, at, BLANK) == encode_blank(left)[:BLANK]
-        return blank or self.header_at(offset) is not None
-
     # -- behind it ---------------------------------------------------------------------------------
 
     def next_record(self, file: MappedFile, start: int, before: int) -> int | None:
