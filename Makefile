@@ -11,6 +11,7 @@ JOBS ?= 2
 # How much the crash suites do; .ci/run asks for less.
 KILLS ?= 300
 CRASH_STATES ?= 20000
+CRASH_TESTS ?= tests
 
 .PHONY: setup native demo test lint unit crash interop-store interop bench clean
 
@@ -37,7 +38,7 @@ unit:
 
 crash:
 	@tools/setup dev
-	PENSTOCK_KILLS=$(KILLS) PENSTOCK_CRASH_STATES=$(CRASH_STATES) $(PYTHON) -m pytest -m crash
+	PENSTOCK_KILLS=$(KILLS) PENSTOCK_CRASH_STATES=$(CRASH_STATES) $(PYTHON) -m pytest -n $(JOBS) -m crash $(CRASH_TESTS)
 
 interop-store:
 	@tools/setup java
