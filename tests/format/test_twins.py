@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from format.golden_log import GoldenLog
+from format.strategies import hosts, ints, logs, longs, words
+from golden_store import CASES
 from penstock._native.append import Appender
 from penstock._native.dispatch import DONE, INDEX_FULL, NEED_QUEUE, Dispatch
 from penstock._native.encode import Encoder
 from penstock._native.flush import Flusher
 from penstock._native.index import Index
 from penstock._native.index import key_hash as native_key_hash
+from penstock._native.mapping import Mapping
 from penstock._native.queue import Queue
 from penstock._native.record import crc32 as native_crc32
 from penstock._native.record import string_hash
 from penstock._native.record import walk as native_walk
 from penstock._native.signal import Signal
 from penstock._native.stored import Slab, message_at
-
-from format.golden_log import GoldenLog
-from format.strategies import hosts, ints, logs, longs, words
-from golden_store import CASES
-from penstock._native.mapping import Mapping
 from penstock.format.crc import crc32
 from penstock.format.dispatch import dispatch_run
 from penstock.format.indexfile import IndexOracle, index_file_size
