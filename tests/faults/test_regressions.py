@@ -31,6 +31,21 @@ def test_queue_file_left_empty_before_a_later_one_is_made_again() -> None:
     assert place.numbers() == list(range(35))
 
 
+def test_queue_that_lost_its_first_file_in_a_crash_begins_again() -> None:
+    """The names of new files reach the disk in any order: the second may be there without the first."""
+    place = Place()
+    place.open()
+    for number in range(15):
+        place.put(number)
+    place.store.dispatch()
+    place.kill()
+    first, _ = place.files("consumequeue/T/0")
+    place.storage.unlink(first)
+    place.open()
+    assert place.numbers() == list(range(15))
+    assert place.put(15).queue_offset == 15
+
+
 def test_units_behind_a_lost_page_are_not_taken_for_the_queues_own() -> None:
     """A page of units was lost, the one behind it was not: stale, once the queue has grown up to it."""
     config = SMALL.replace(mapped_file_size_consume_queue=20 * 1000, mapped_file_size_commit_log=256 << 10)
@@ -339,3 +354,23 @@ def test_removed_log_files_do_not_fail_the_next_flush() -> None:
     assert place.store.clean() > 0
     place.store.flush()
     assert place.store.flushed_where == place.store.max_physical_offset
+
+
+@pytest.mark.parametrize(("at", "form", "victim", "displaced"), [(12, ">i", 6, 7), (20, ">q", 8, None)])
+def test_record_that_claims_a_taken_place_does_not_end_the_log(
+    at: int, form: str, victim: int, displaced: int | None
+) -> None:
+    """No CRC covers queue id and queue offset: damaged, the record looks like a leftover, or makes another
+    one look so. What follows is dispatched, and nothing that is whole is written over.
+    """
+    place = Place()
+    place.open()
+    results = [place.put(number, queue_id=number % 2) for number in range(12)]
+    place.kill()
+    place.overwrite_log(results[victim].physical_offset + at, struct.pack(form, 1))
+    store = place.open()
+    there = sorted(place.numbers(queue_id=0) + place.numbers(queue_id=1))
+    assert [n for n in range(12) if n not in there and n != victim] == ([displaced] if displaced else [])
+    if displaced:
+        assert store.lookup(results[displaced].physical_offset).body == body_of(displaced)
+    assert store.report.damage

@@ -76,6 +76,13 @@ class DamagedLog:
         )
         return header if header is not None and header[3] == offset else None
 
+    def goes_on_at(self, file: MappedFile, offset: int) -> bool:
+        """Whether a record lies at an offset, or the blank that ends its file."""
+        at = offset - file.file_from_offset
+        left = file.file_size - at
+        blank = left >= BLANK and self._storage.pread(file.path, at, BLANK) == encode_blank(left)[:BLANK]
+        return blank or self.header_at(offset) is not None
+
     # -- behind it ---------------------------------------------------------------------------------
 
     def next_record(self, file: MappedFile, start: int, before: int) -> int | None:
@@ -133,8 +140,13 @@ class DamagedLog:
         record = self._storage.pread(file.path, position - file.file_from_offset, size)
         header = record_header(record)
         queue = self._queue_of(record, header) if header is not None else None
-        if header is None or queue is None or header[2] >= queue.native.staged_from // UNIT:
+        if header is None or queue is None or not queue.files:
             return True
+        if header[2] >= queue.native.staged_from // UNIT:
+            return True
+        if header[2] * UNIT < queue.files[0]:
+            queue.destroy()  # it has lost its first file: everything from this record on comes again
+            return False
         if self._belongs_to_other(queue, header[2], position):
             return True
         unit = queue.unit_at(header[2] * UNIT)

@@ -22,6 +22,7 @@ from penstock.store.indexservice import IndexService
 from penstock.store.queuetable import QueueTable
 
 PIECE = 4 << 20
+TAKEN = "its place in the queue belongs to another record"
 
 
 @dataclass(slots=True)
@@ -83,6 +84,8 @@ class Recovery:
         self.storage = commit_log.storage
         self.report = RecoveryReport(clean=clean)
         self._damage = DamagedLog(root, commit_log, queues, self.report.faults.append)
+        self._ours = False
+        """The log is as we left it: RocketMQ, which leaves old bytes behind the end, has not cut it since."""
         self._reached = 0
         """The log went this far once, as the queues or the position say: zeros before it are damage."""
 
@@ -126,6 +129,7 @@ class Recovery:
         if rebuild or (recorded is not None and not self._goes_with(recorded, known)):
             recorded = None
         self._reached = max(known, recorded.flushed if recorded is not None else 0)
+        self._ours = recorded is not None
         if recorded is not None:
             # Until something is dispatched it stays the last one: the next position has to name it too.
             self.native.last_offset = recorded.last_record
@@ -326,16 +330,22 @@ class Recovery:
         if reason == "stale":
             if not self._damage.is_leftover(file, position, self.native.record_size):
                 return True
-            self.report.cut_reason = "a leftover of an earlier log"
-            return False
+            if position >= known and not self._ours:
+                self.report.cut_reason = "a leftover of an earlier log"
+                return False
+            # Here is none: what we cut we erase. Of two records that claim a place one is damaged.
+            reason = TAKEN
         if reason == "zero" and known <= position:
             return False
         found = self._damage.next_record(file, position + 1, known if reason == "zero" else file.end_offset)
         if found is None:
             self.report.cut_reason = f"no whole record there ({reason}) and none behind it"
             return False
-        if reason in ("crc", "torn") and found <= position + self.native.record_size:
-            damage = Damage(position, found, reason)  # its length is right: it can be stepped over as it is
+        behind = position + self.native.record_size
+        if reason in ("crc", "torn", TAKEN) and self._damage.goes_on_at(file, behind):
+            # Its length is right: it can be stepped over as it is.
+            found = behind
+            damage = Damage(position, found, reason)
         else:
             damage = self._damage.contain(file, position, found, reason)
         self.report.damage.append(damage)
