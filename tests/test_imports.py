@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "namesrv": BELOW_STORE | {"store", "remoting"},
     "broker": BELOW_STORE | {"store", "remoting", "namesrv"},
     "client": {"remoting", "message", *BASE},
-    "spark": {"format", "_native", "store", "client", "message", *BASE},
+    "spark": {"format", "_native", "files", "store", "client", "message", *BASE},
     "cli": ANYTHING,
     "console": ANYTHING,
     "testing": ANYTHING,
