@@ -150,3 +150,7 @@ class ConfigError(PenstockError):
 
 class UsageError(PenstockError):
     """A call or a command that makes no sense as given."""
+
+
+class SparkUnavailable(PenstockError):
+    """Spark can't be used here: no Java, one that is too old, or a package is missing."""

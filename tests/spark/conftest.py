@@ -1,0 +1,41 @@
+"""One Spark session for the whole run: it takes ten seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is here; what uses the session goes to one worker of a parallel run, so that there is one."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            if "spark" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores, stopped at the end of the run. Tests must not stop it or change its settings."""
+    from penstock.spark.session import session
+
+    opened = session(
+        "local[2]",
+        app_name="penstock-tests",
+        config={
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short tests: compile quickly, not well
+            "spark.local.dir": str(tmp_path_factory.mktemp("spark-local")),
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+        },
+    )
+    yield opened
+    opened.stop()
