@@ -13,10 +13,10 @@ from penstock._native.queue import Queue
 from penstock.errors import StoreError
 from penstock.files.filecache import FileCache
 from penstock.files.mappedfile import file_name
-from penstock.files.storage import Storage
+from penstock.files.storage import Entry, Storage
 from penstock.format.batchunit import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit, encode_batch_unit
 from penstock.store.consumequeue import UNIT as SIMPLE_UNIT
-from penstock.store.consumequeue import queue_files
+from penstock.store.queuefolder import numbered_files, whole_files
 
 UNIT = BATCH_UNIT_SIZE
 _PIECE = UNIT * 2000
@@ -61,6 +61,8 @@ class BatchConsumeQueue:
         self._extent: tuple[tuple[int, ...], int] = ((), 0)
         self._last: BatchUnit | None = None
         self._unsynced: set[int] = set()
+        self.cut_off: list[Entry] = []
+        """Files that loading left out: one before them is missing or empty."""
         self._mapped: tuple[int, Mapping] | None = None
         self._guard = threading.Lock()
 
@@ -107,7 +109,9 @@ class BatchConsumeQueue:
     def load(self) -> None:
         """Take in the files of the folder; nothing is known of their content before ``recover``."""
         self._unmap()
-        files = tuple(queue_files(self.storage, self.folder, self.file_size))
+        entries = numbered_files(self.storage, self.folder)
+        files = tuple(whole_files(self.folder, entries, self.file_size))
+        self.cut_off = entries[len(files) :]
         self._extent = (files, files[0] if files else 0)
 
     def recover(self) -> None:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from penstock._native.queue import Queue
 from penstock._native.stored import Slab
 from penstock._native.units import count_before, first_at, scan_units
-from penstock.errors import CorruptFile
 from penstock.files.filecache import FileCache
 from penstock.files.mappedfile import file_name
 from penstock.files.storage import Entry, SparseFile, Storage
+from penstock.store.queuefolder import is_hole, numbered_files, whole_files
 
 UNIT = 20
 BLANK_UNIT = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
 """Fills a place that has no record: before the first unit of a queue, or where records were lost."""
 
-PAGE = 4096
 _PIECE = 16_000
 _unit = struct.Struct(">qiq")
 
@@ -43,76 +40,6 @@ class Unit:
         return self.size == 0x7FFFFFFF and self.physical_offset == 0
 
 
-def queue_files(storage: Storage, folder: str, file_size: int) -> list[int]:
-    """First offsets of the files of a queue folder, in order, up to the first that is missing or was never
-    made.
-
-    What is behind such a place comes again from the log. Raises CorruptFile for any other size; names that
-    are no offsets are other people's files.
-    """
-    offsets: list[int] = []
-    for entry in _numbered(storage, folder):
-        if offsets and int(entry.name) != offsets[-1] + file_size:
-            break
-        if entry.size == 0:
-            break
-        if entry.size != file_size:
-            raise CorruptFile(
-                str(PurePath(folder) / entry.name),
-                found=f"{entry.size} bytes instead of {file_size}",
-                hint="restore it from a copy; or remove the queue's folder, it is rebuilt from the log",
-            )
-        offsets.append(int(entry.name))
-    return offsets
-
-
-def remove_cut_off(storage: Storage, folder: str, kept: Sequence[int]) -> list[CorruptFile]:
-    """Remove the files that ``queue_files`` left out, from the end; a finding for each that held anything."""
-    entries = [entry for entry in _numbered(storage, folder) if int(entry.name) not in kept]
-    for entry in reversed(entries):
-        storage.unlink(str(PurePath(folder) / entry.name))
-    if entries:
-        storage.sync_dir(folder)
-    return [
-        CorruptFile(
-            str(PurePath(folder) / entry.name),
-            found="the file before it is missing or empty",
-            hint="it was removed; the queue is rebuilt from the log",
-        )
-        for entry in entries
-        if entry.size
-    ]
-
-
-def is_hole(file: SparseFile, position: int) -> bool:
-    """Whether nothing but zeros follows, without reading what has no blocks."""
-    page = min(file.size, -(-(position + 1) // PAGE) * PAGE)
-    if any(file.read(position, page - position)):
-        return False
-    if file.fileno() >= 0:
-        try:
-            page = os.lseek(file.fileno(), page, os.SEEK_DATA)
-        except OSError:
-            return True  # no data behind it
-    while page < file.size:
-        data = file.read(page, 1 << 20)
-        if any(data) or not data:
-            return False
-        page += len(data)
-    return True
-
-
-def _numbered(storage: Storage, folder: str) -> list[Entry]:
-    try:
-        entries = storage.listdir(folder)
-    except FileNotFoundError:
-        return []
-    return sorted(
-        (e for e in entries if not e.is_dir and e.name.isascii() and e.name.isdigit()),
-        key=lambda e: int(e.name),
-    )
-
-
 class ConsumeQueue:
     """The units of one queue. ``native`` holds its counters; writing goes through it, from one thread at a
     time.
@@ -131,6 +58,10 @@ class ConsumeQueue:
         self._files: list[int] = []
         self._attached: SparseFile | None = None
         self._unsynced: set[int] = set()
+        self._head: Unit | None = None
+        """The first unit of the first file, if recovery saw it and nothing has changed it since."""
+        self.cut_off: list[Entry] = []
+        """Files that loading left out: one before them is missing or empty."""
         self.slab: Slab | None = None
         """The file that was read last, mapped."""
 
@@ -171,7 +102,10 @@ class ConsumeQueue:
 
     def load(self) -> None:
         """Take in the files of the folder; nothing is known of their content before ``recover``."""
-        self._files = queue_files(self.storage, self.folder, self.file_size)
+        entries = numbered_files(self.storage, self.folder)
+        self._files = whole_files(self.folder, entries, self.file_size)
+        self.cut_off = entries[len(self._files) :]
+        self._head = None
 
     def recover(self) -> None:
         """Find the end of the units, from the third-last file on (section 9.5)."""
@@ -204,6 +138,8 @@ class ConsumeQueue:
                 count, end, _ = scan_units(data)
                 if end >= 0:
                     last = end
+                if position == 0 and count and file_from == self._files[0]:
+                    self._head = Unit(file_from // UNIT, *_unit.unpack_from(data))
                 position += count * UNIT
                 if count * UNIT < len(data):
                     break
@@ -255,6 +191,8 @@ class ConsumeQueue:
         """Remove everything behind a byte offset of the queue."""
         self.detach()
         self._unmap()
+        if self._head is not None and logic <= self._head.queue_offset * UNIT:
+            self._head = None
         for file_from in [f for f in self._files if f >= logic and f != self._files[0]]:
             self._remove(file_from)
         if self._files and logic < self._files[-1] + self.file_size:
@@ -277,6 +215,14 @@ class ConsumeQueue:
         low, end = max(native.min_logic, self._files[0] if self._files else 0), native.max_logic
         if low >= end:
             return
+        head = self._head
+        if (
+            head is not None
+            and low == head.queue_offset * UNIT
+            and not head.is_blank
+            and head.physical_offset >= min_physical
+        ):
+            return  # with thousands of queues, looking again at each is most of the time that opening takes
         while low < end:
             high = min((low // self.file_size + 1) * self.file_size, end)
             tail = self.unit_at(high - UNIT)
@@ -560,6 +506,7 @@ class ConsumeQueue:
         self.detach()
         self._unmap()
         self.native.drop_staged()
+        self._head = None
         for file_from in list(self._files):
             self._remove(file_from)
         try:

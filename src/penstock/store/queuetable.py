@@ -14,8 +14,9 @@ from penstock.files.filecache import FileCache
 from penstock.files.storage import Storage
 from penstock.message.topic import is_path_safe, max_topic_bytes
 from penstock.store.batchconsumequeue import BatchConsumeQueue
-from penstock.store.consumequeue import ConsumeQueue, remove_cut_off
+from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.consumequeueext import ConsumeQueueExt, trim
+from penstock.store.queuefolder import remove_cut_off
 
 QueueKey = tuple[str, int]
 NAME_LIMIT = 255
@@ -131,7 +132,7 @@ class QueueTable:
                 try:
                     queue.load()
                     if self.writable:
-                        cut_off = remove_cut_off(self.storage, queue.folder, queue.files)
+                        cut_off = remove_cut_off(self.storage, queue.folder, queue.cut_off)
                         self.incomplete |= bool(cut_off)
                         faults += cut_off
                     queue.recover()
