@@ -167,6 +167,11 @@ def survey(
     return _with_index_layout(storage, root, config, faults), faults
 
 
+def segment_size_of(storage: Storage, folder: str, configured: int = _LOG.default) -> int:
+    """Size of a file of the log that lies in ``folder``; 0 when nothing tells."""
+    return _size_of(storage, _LOG, files_of(storage, folder), configured)[0]
+
+
 def _sample(storage: Storage, folder: str, depth: int, sample: int) -> list[QueueFile]:
     if depth == 0:
         return files_of(storage, folder)

@@ -1,0 +1,147 @@
+"""A path or a URI, and the storage behind it in this process."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import StoreError, UsageError
+from penstock.files.disk import DiskStorage
+from penstock.files.storage import Storage
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_LOCAL_URI = re.compile(r"^file:(?://(?:localhost)?(?=/))?(?=/)", re.IGNORECASE)
+_GLOB = re.compile(r"[*?\[]")
+# Hadoop's names for what pyarrow calls s3.
+_SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+KNOWN = "file, s3, gs, hdfs, viewfs, abfs, abfss"
+# By process: a client of an object store has threads, which a fork does not copy.
+_storages: dict[tuple[int, str], Storage] = {}
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a storage: ``path`` as the storage names it, ``base`` the URI that opens the storage.
+
+    ``base`` is empty for the machine's own file systems. It can hold credentials: it is pickled to the
+    workers, and ``str()`` leaves it out.
+    """
+
+    path: str
+    scheme: str = ""
+    base: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.path}" if self.scheme else self.path
+
+    def __repr__(self) -> str:
+        return f"Location({str(self)!r})"
+
+    @property
+    def is_local(self) -> bool:
+        return not self.scheme
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.path).name
+
+    @property
+    def parent(self) -> Location:
+        return Location(str(PurePosixPath(self.path).parent), self.scheme, self.base)
+
+    def child(self, name: str) -> Location:
+        return Location(str(PurePosixPath(self.path) / name), self.scheme, self.base)
+
+    @property
+    def is_glob(self) -> bool:
+        return _GLOB.search(self.path) is not None
+
+    @property
+    def storage(self) -> Storage:
+        """The storage of this process, opened once."""
+        key = (os.getpid(), self.base)
+        if key not in _storages:
+            _storages[key] = _arrow_storage(self.scheme, self.base) if self.scheme else DiskStorage()
+        return _storages[key]
+
+    def glob(self) -> Iterator[tuple[Location, bool]]:
+        """What matches the path, in order, and whether it is a folder. Only matching folders are listed."""
+        parts = PurePosixPath(self.path).parts
+        first = next(number for number, part in enumerate(parts) if _GLOB.search(part))
+        yield from self._match(
+            Location(str(PurePosixPath(*parts[:first])), self.scheme, self.base), parts[first:]
+        )
+
+    def _match(self, folder: Location, parts: tuple[str, ...]) -> Iterator[tuple[Location, bool]]:
+        try:
+            entries = self.storage.listdir(folder.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in entries:
+            hidden = entry.name.startswith(".") and not parts[0].startswith(".")
+            if hidden or not fnmatchcase(entry.name, parts[0]):
+                continue
+            if len(parts) == 1:
+                yield folder.child(entry.name), entry.is_dir
+            elif entry.is_dir:
+                yield from self._match(folder.child(entry.name), parts[1:])
+
+
+def parse_location(text: str) -> Location:
+    """What a path or URI names. Relative paths start at the working directory, once, here on the driver."""
+    if local := _LOCAL_URI.match(text):
+        return Location(unquote(text[local.end() :]))
+    found = _SCHEME.match(text)
+    if found is None:
+        return Location(str(Path(text).expanduser().absolute()))
+    given = found.group(1).lower()
+    scheme = _SAME.get(given, given)
+    uri = f"{scheme}{text[len(given) :]}"
+    # Parted by hand: a glob's brackets are no part of any URI.
+    rest, _, query = uri[len(scheme) + 3 :].partition("?")
+    host, _, path = rest.partition("/")
+    # The storage is opened by what stays when the path moves: host, user and query.
+    base = f"{scheme}://{host}" + (f"?{query}" if query else "")
+    return Location(_path_in(scheme, host, unquote(path).strip("/")), scheme, base)
+
+
+def _path_in(scheme: str, host: str, path: str) -> str:
+    """The path as the storage names it, with the bucket where there is one."""
+    if scheme in ("hdfs", "viewfs"):
+        return f"/{path}"
+    bucket = host.partition("@")[0] if scheme.startswith("abfs") else host.rpartition("@")[2]
+    return f"{bucket}/{path}" if path else bucket
+
+
+def _arrow_storage(scheme: str, base: str) -> Storage:
+    try:
+        import pyarrow.fs as arrow_fs
+        from pyarrow import ArrowException
+    except ImportError as error:
+        raise UsageError(
+            f"{scheme}:// needs pyarrow: {error}", hint="pip install 'penstock[spark]'"
+        ) from error
+    from penstock.spark.arrowstorage import ArrowStorage
+
+    try:
+        filesystem, _ = arrow_fs.FileSystem.from_uri(base)
+    except (OSError, ValueError, ArrowException) as error:
+        raise StoreError(
+            f"{scheme}:// cannot be opened: {_without_secrets(str(error), base)}",
+            hint=f"pyarrow.fs knows {KNOWN}; options such as endpoint_override go into the URI's query",
+        ) from error
+    return ArrowStorage(filesystem)
+
+
+def _without_secrets(text: str, base: str) -> str:
+    """``text`` without the user part and the query of the URI, in case an error repeats them."""
+    parts = urlsplit(base)
+    for secret in (base, parts.query, parts.netloc.rpartition("@")[0]):
+        if secret:
+            text = text.replace(secret, "…")
+    return text
