@@ -9,6 +9,7 @@ from penstock.errors import (
     ConfigError,
     CorruptFile,
     CorruptRecord,
+    DataLost,
     DiskFull,
     MessageRejected,
     PenstockError,
@@ -30,6 +31,7 @@ def test_text_names_file_offset_fault_and_hint() -> None:
         (StoreError("it broke", offset=7), "offset 7: it broke"),
         (CorruptFile("a", found="3 bytes"), "a: corrupt file: 3 bytes"),
         (DiskFull("no space", file="a", hint="free some"), "a: no space (free some)"),
+        (DataLost("gone", [("t", 1, 5, 9)], hint="h"), "gone: t/1 [5, 9) (h)"),
         (MessageRejected("MESSAGE_ILLEGAL", "no body"), "MESSAGE_ILLEGAL: no body"),
     ],
 )
@@ -41,6 +43,7 @@ def test_text_leaves_out_what_is_not_known(error: PenstockError, text: str) -> N
     "error",
     [
         CorruptRecord("f", 1, found="x", hint="h"),
+        DataLost("gone", [("t", 1, 5, 9)]),
         MessageRejected("S", "r"),
         ConfigError("m", key="k", source="s"),
         StoreReadOnly("m", cause=OSError(5, "I/O")),

@@ -6,7 +6,7 @@ sentence for people; ``file``, ``offset`` and ``hint`` are there for programs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from typing import Any
 
@@ -120,6 +120,22 @@ class NotAStore(StoreError):
 
 class StoreVersion(StoreError):
     """The directory was written in a layout this version does not know."""
+
+
+class DataLost(StoreError):
+    """Messages that were asked for are gone. ``ranges``: topic, queue, first offset, end (exclusive)."""
+
+    def __init__(
+        self,
+        message: str,
+        ranges: Sequence[tuple[str, int, int, int]],
+        *,
+        file: str | PathLike[str] | None = None,
+        hint: str = "",
+    ) -> None:
+        names = ", ".join(f"{topic}/{queue} [{start}, {end})" for topic, queue, start, end in ranges)
+        super().__init__(f"{message}: {names}" if names else message, file=file, hint=hint)
+        self.ranges = tuple((topic, queue, start, end) for topic, queue, start, end in ranges)
 
 
 class MessageRejected(PenstockError):
