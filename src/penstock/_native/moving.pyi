@@ -1,0 +1,3 @@
+from typing import Any
+
+def move_records(records: Any, base_offset: int, kept: Any, target: Any, target_offset: int) -> int: ...
