@@ -34,13 +34,14 @@ class ArrowStorage:
 
     def listdir(self, path: StoragePath) -> list[Entry]:
         folder = str(path)
-        found = self._info(folder)
-        if found.type == arrow_fs.FileType.NotFound:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
-        if found.type == arrow_fs.FileType.File:
-            raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder)
-        with _errors_of(folder):
-            names = self._filesystem.get_file_info(arrow_fs.FileSelector(folder, allow_not_found=True))
+        try:
+            with _errors_of(folder):
+                names = self._filesystem.get_file_info(arrow_fs.FileSelector(folder))
+        except OSError as error:
+            # Asked only now: a listing that works is one request.
+            if self._info(folder).type == arrow_fs.FileType.File:
+                raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder) from error
+            raise
         # An object store shows a made folder as an object without a name of its own.
         return sorted((_entry(info) for info in names if info.base_name), key=lambda entry: entry.name)
 
