@@ -2,10 +2,11 @@
 
     {"v":1,"q":{"orders":{"0":120,"1":80}},"from":{"orders":{"1":0}},"lost":{"orders":{"0":[[5,9]]}}}
 
-``q`` is complete: the next offset to read of every queue. ``from`` says where queues begin that the offset
-before does not have: all of them in the first batch, new ones later. It makes a batch replayable by itself:
-when Spark replays batch 0 it asks for the initial offset again and would take today's answer for it; the end
-that it has logged knows better. ``lost`` reports what retention took before this batch could read it.
+``q`` is complete: the next offset to read of every queue. ``from`` says where queues of this batch begin if
+not where the offset before ends: all of them in the first batch, later the new ones and those that lost
+messages. It makes a batch replayable by itself: when Spark replays batch 0 it asks for the initial offset
+again and would take today's answer for it; the end that it has logged knows better. ``lost`` reports what
+retention took before this batch could read it.
 
 Keys are sorted, nothing depends on the clock: equal places are equal texts.
 """
@@ -35,7 +36,7 @@ class StreamOffset:
 
     queues: Places
     origin: Places = field(default_factory=dict)
-    """Where the queues begin that the offset before does not have."""
+    """Where queues begin that do not begin where the offset before ends."""
     lost: tuple[LostRange, ...] = ()
     path: str | None = None
     """Only in what is reported as latest: the store, so that a listener can ask it for bytes and times."""
