@@ -25,14 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores, stopped at the end of the run. Tests must not stop it or change its settings."""
+    """A session on two cores, stopped at the end of the run. Tests leave it and its settings as they are."""
     from penstock.spark.session import session
 
     opened = session(
         "local[2]",
         app_name="penstock-tests",
         config={
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short tests: compile quickly, not well
+            # Short tests: compile quickly, not well.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.local.dir": str(tmp_path_factory.mktemp("spark-local")),
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
         },

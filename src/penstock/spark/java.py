@@ -13,8 +13,8 @@ from penstock.errors import SparkUnavailable
 
 OLDEST = 17
 HINT = (
-    f"install a Java {OLDEST} runtime (Debian: openjdk-17-jre-headless; Fedora: java-17-openjdk-headless; macOS:"
-    " brew install openjdk@17), or point JAVA_HOME at one"
+    f"install a Java {OLDEST} runtime (Debian: openjdk-17-jre-headless; Fedora: java-17-openjdk-headless;"
+    " macOS: brew install openjdk@17), or point JAVA_HOME at one"
 )
 
 

@@ -8,7 +8,8 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 EXTRA_HINT = "pip install 'penstock[spark]', or from a clone: pip install '.[spark]'"
 # How long the end of the process may wait for Java to write the class archive.
 ARCHIVE_SECONDS = 120.0
+# The home this process set, to tell it from one that the user set.
+_set_by_us: dict[str, str] = {}
 
 
 def session(
@@ -36,12 +39,14 @@ def session(
 ) -> SparkSession:
     """The running SparkSession, or a new one.
 
-    ``master`` is Spark's (``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://…``); without it a master set by
-    ``spark-submit`` holds, else ``local[*]``. ``config`` has the last word over everything set here:
+    ``master`` is Spark's (``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://…``); without it the one
+    that ``spark-submit`` or the variable ``MASTER`` set holds, else ``local[*]``. ``config`` has the last
+    word over everything set here:
 
     - Python workers run this interpreter, unless ``PYSPARK_PYTHON`` names another.
-    - Arrow is on; on ``local`` masters the web page is off and a shuffle has as many partitions as there are cores.
-    - ``cache``: Spark starts from a prepared home (:mod:`penstock.spark.sparkhome`), unless ``SPARK_HOME`` is set.
+    - Arrow is on. On ``local`` masters the web page is off and a shuffle has one partition a core.
+    - ``cache``: Spark starts from a prepared home (:mod:`penstock.spark.sparkhome`), unless ``SPARK_HOME`` is
+      set.
 
     Raises SparkUnavailable, with what to install, when PySpark, pyarrow or a Java of 17 or newer is missing.
     """
@@ -51,37 +56,28 @@ def session(
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    started = SparkContext._gateway is not None  # settings of the Java process come too late then
-    settings: dict[str, str] = {
-        "spark.app.name": app_name,
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-    }
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if master is not None:
-        settings["spark.master"] = master
-    elif not submitted:
-        settings["spark.master"] = os.environ.get("MASTER", "local[*]")
-    if settings.get("spark.master", "").startswith("local"):
+    settings = {"spark.app.name": app_name, "spark.sql.execution.arrow.pyspark.enabled": "true"}
+    if master is not None or not submitted:
+        settings["spark.master"] = master or os.environ.get("MASTER") or "local[*]"
         settings |= _local_settings(settings["spark.master"])
-    given = {name: _text(value) for name, value in (config or {}).items()}
-    settings |= given
-    home = None
-    if not started and not submitted:
-        home = _use_home(settings, cache)
+    settings |= {name: _text(value) for name, value in (config or {}).items()}
+    # What is set for a Java process that runs already comes too late, and is left as it is.
+    if SparkContext._gateway is None and not submitted:
+        _set_up_java(settings, cache)
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    if home is not None and "ArchiveClassesAtExit" in settings.get(DRIVER_OPTIONS, ""):
-        atexit.register(_keep_archive, home, home.archive_draft())
-    return spark
+    return builder.getOrCreate()
 
 
 def require_packages() -> None:
     """Raise SparkUnavailable unless PySpark and pyarrow can be imported."""
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
-        raise SparkUnavailable(f"{' and '.join(missing)} not installed", hint=EXTRA_HINT)
+        raise SparkUnavailable(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed", hint=EXTRA_HINT
+        )
 
 
 def _text(value: str | int | bool) -> str:
@@ -89,62 +85,65 @@ def _text(value: str | int | bool) -> str:
 
 
 def _local_settings(master: str) -> dict[str, str]:
-    inside = master.removeprefix("local").strip("[]").split(",")[0]
-    if master.startswith("local-cluster"):
-        return {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    cores = int(inside) if inside.isdigit() else len(os.sched_getaffinity(0)) if inside == "*" else 1
-    return {
+    if not master.startswith("local"):
+        return {}
+    settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "2g",
-        "spark.sql.shuffle.partitions": str(max(cores, 1)),
     }
+    if master.startswith("local-cluster"):
+        return settings
+    told = master.removeprefix("local").strip("[]").split(",")[0] or "1"
+    cores = int(told) if told.isdigit() else os.cpu_count() or 1
+    return settings | {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": str(cores)}
 
 
-def _use_home(settings: dict[str, str], cache: bool) -> SparkHome | None:
-    """Point Spark at the prepared home and add Java's options; None when the user's own SPARK_HOME holds."""
+def _set_up_java(settings: dict[str, str], cache: bool) -> None:
+    """Point Spark at the prepared home and add Java's options, unless the user's own SPARK_HOME holds."""
     import pyspark
 
     java = find_java()
-    if not cache or ("SPARK_HOME" in os.environ and os.environ["SPARK_HOME"] != _ours.get("home")):
-        return None
+    theirs = os.environ.get("SPARK_HOME")
+    if not cache or (theirs is not None and theirs != _set_by_us.get("SPARK_HOME")):
+        return
     home = SparkHome(Path(pyspark.__file__).parent, pyspark.__version__, java)
     try:
         home.prepare()
     except OSError as error:
         log.warning("Spark starts slower: nothing can be kept in %s (%s)", home.folder, error)
-        return None
-    os.environ["SPARK_HOME"] = _ours["home"] = str(home.path)
+        return
+    os.environ["SPARK_HOME"] = _set_by_us["SPARK_HOME"] = str(home.path)
     options = [f"-Dlog4j2.configurationFile=file:{home.logging}"]
     if home.takes_archive:
-        # Sharing that does not fit is no error to Java: it goes on without, and says so only where nobody looks.
+        # An archive that does not fit is no error to Java: it goes on without. It need not say so.
         options += ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
         if home.archive.exists():
             options.append(f"-XX:SharedArchiveFile={home.archive}")
         else:
-            options.append(f"-XX:ArchiveClassesAtExit={home.archive_draft()}")
+            draft = home.archive_draft()
+            options.append(f"-XX:ArchiveClassesAtExit={draft}")
+            atexit.register(_make_archive, home, draft)
     settings[DRIVER_OPTIONS] = " ".join([*options, settings.get(DRIVER_OPTIONS, "")]).strip()
-    return home
 
 
-# The home this process set, to tell it from one that the user set.
-_ours: dict[str, str] = {}
-
-
-def _keep_archive(home: SparkHome, draft: Path) -> None:
-    """End Java before Python ends, so that the archive it writes can be put in its place."""
+def _make_archive(home: SparkHome, draft: Path) -> None:
+    """Ask what people ask, then end Java before Python ends: the archive is the last it writes."""
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     gateway: Any = SparkContext._gateway
     process = getattr(gateway, "proc", None)
-    if process is None or process.stdin is None:
+    if process is None or process.stdin is None or process.poll() is not None:
         return
-    active = SparkContext._active_spark_context
-    if active is not None:
-        active.stop()
-    gateway.shutdown()
+    try:
+        spark = SparkSession.builder.getOrCreate()
+        if (spark.sparkContext.master or "").startswith("local"):
+            _ask_the_usual(spark)
+        spark.stop()
+    except Exception as error:
+        log.warning("Spark's start-up is prepared with less than usual: %s", error)
     process.stdin.close()  # what Spark's Java process ends by
     try:
         process.wait(ARCHIVE_SECONDS)
@@ -152,3 +151,32 @@ def _keep_archive(home: SparkHome, draft: Path) -> None:
         log.warning("Java did not write %s in time; the next session tries again", home.archive)
         return
     home.keep_archive(draft)
+
+
+def _ask_the_usual(spark: SparkSession) -> None:
+    """Queries that load the classes of most: SQL, shuffles, Parquet, JSON, Python in the task, streams."""
+    from penstock.spark.jobs.job import map_in_arrow
+
+    def same(batches: Iterable[Any]) -> Iterator[Any]:
+        yield from batches
+
+    with tempfile.TemporaryDirectory(prefix="penstock-archive-") as folder:
+        rows = spark.range(100).selectExpr("id", "id % 3 as n", "'{\"a\":1}' as text", "now() as at")
+        map_in_arrow(rows, same, rows.schema).write.parquet(f"{folder}/rows")
+        rows = spark.read.parquet(f"{folder}/rows")
+        rows.createOrReplaceTempView("penstock_archive")
+        spark.sql(
+            "select n, count(*), sum(id), max(at), approx_percentile(id, 0.5),"
+            " from_json(any_value(text), 'a int') from penstock_archive where id > 5 group by n order by n"
+        ).collect()
+        spark.catalog.dropTempView("penstock_archive")
+        rows.join(rows.groupBy("n").count(), "n").write.format("noop").mode("overwrite").save()
+        stream = spark.readStream.schema(rows.schema).parquet(f"{folder}/rows").groupBy("n").count()
+        (
+            stream.writeStream.outputMode("complete")
+            .format("noop")
+            .option("checkpointLocation", f"{folder}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination(60)
+        )

@@ -3,15 +3,17 @@
 Two things, in a folder per combination of Java, PySpark and its jar files:
 
 ``home``
-    A ``SPARK_HOME`` of links into the installed PySpark, but with an empty ``python/lib``. Spark puts the zip files
-    it finds there at the front of every Python worker's path, and Python keeps no bytecode for what it imports from
-    a zip: each worker would compile PySpark anew. Without them workers import the installed package.
+    A ``SPARK_HOME`` of links into the installed PySpark, but with an empty ``python/lib``. Spark puts the zip
+    files it finds there at the front of every Python worker's path, and Python keeps no bytecode for what it
+    imports from a zip: each worker would compile PySpark anew. Without them they import what is installed.
 
 ``classes.jsa``
-    Java's class-data-sharing archive: the classes a session loads, parsed and checked. The first session that finds
-    none leaves one behind when its process ends.
+    Java's class-data-sharing archive: the classes a session loads, parsed and checked. The first process that
+    finds none writes one when it ends, after some queries of the kinds that people ask, so that it serves the
+    next process whatever this one did.
 
-Everything here can be deleted at any time; it is made again. A new Java, PySpark or set of jars gets a new folder.
+Everything here can be deleted at any time; it is made again. A new Java, PySpark or set of jars gets a new
+folder.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class SparkHome:
         shutil.rmtree(draft, ignore_errors=True)
         (draft / "python" / "lib").mkdir(parents=True)
         for entry in os.scandir(self.installed):
-            # Only what Spark's scripts look for; the Python package itself is imported from where it is installed.
+            # Only what Spark's scripts look for; the Python package is imported from where it is installed.
             if entry.name in ("bin", "jars", "sbin", "conf", "data", "licenses", "RELEASE"):
                 (draft / entry.name).symlink_to(entry.path)
         try:
@@ -101,7 +103,7 @@ class SparkHome:
 
     @property
     def takes_archive(self) -> bool:
-        """Java takes no class archive when a folder with files in it is on the class path: Spark's ``conf``."""
+        """False when a folder with files in it (Spark's ``conf``) is on the class path: Java refuses then."""
         return not ("SPARK_CONF_DIR" in os.environ or (self.path / "conf").exists())
 
     def archive_draft(self) -> Path:
