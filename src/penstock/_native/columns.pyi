@@ -4,6 +4,7 @@ from typing import Any
 from penstock._native.reading import GetResult
 
 COLUMNS: tuple[str, ...]
+SPARK_COLUMNS: tuple[str, ...]
 MAX_BATCH_BYTES: int
 
 class Batch:

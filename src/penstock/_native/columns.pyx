@@ -6,7 +6,7 @@ a record claims.
 """
 
 from cython cimport final
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -23,29 +23,6 @@ from penstock._native.record cimport (
 from penstock._native.record import STOPS
 from penstock._native.stored cimport Slab
 from penstock._native.text cimport FULL, NO_MEMORY, WIDE, Text, append, clean_text, free_text, make_room, resize
-
-cdef enum:  # columns, in the order of the schema
-    TOPIC
-    QUEUE_ID
-    QUEUE_OFFSET
-    PHYSICAL_OFFSET
-    MESSAGE_ID
-    KEYS
-    TAGS
-    BODY
-    PROPERTIES
-    BORN_TIMESTAMP
-    STORE_TIMESTAMP
-    BORN_HOST
-    STORE_HOST
-    SYS_FLAG
-    FLAG
-    RECONSUME_TIMES
-    PREPARED_OFFSET
-    BODY_CRC
-    SIZE
-    UNIQUE_KEY
-    COLUMN_COUNT
 
 cdef enum:  # how a column lies in memory
     NUMBER
@@ -88,6 +65,9 @@ KINDS[UNIQUE_KEY] = Kind(b"uniqueKey", b"u", OPTIONAL_TEXT, 0)
 COLUMNS = tuple([KINDS[i].name.decode() for i in range(COLUMN_COUNT)])
 """The names of all columns, in the order of the schema."""
 
+SPARK_COLUMNS = COLUMNS[:UNIQUE_KEY] + ("uniqKey",)
+"""The same columns as Spark rows have them: times in microseconds, every field nullable."""
+
 MAX_BATCH_BYTES = 1 << 29
 """Records of one batch add up to no more, one large record aside: malformed text grows threefold when it is replaced,
 and 32-bit offsets must hold the result."""
@@ -106,30 +86,9 @@ def _mapped_addresses_are_dotted():
 cdef bint DOTTED = _mapped_addresses_are_dotted()
 
 
-cdef struct Column:
-    int field
-    int64_t nulls
-    uint8_t* numbers
-    uint8_t* validity
-    Text text             # of a map: the offsets count pairs
-    Text names
-    Text values
-    int64_t pairs
-    int64_t pair_capacity
-    uint8_t host[20]      # the last one: most rows come from few places
-    int host_size
-    int host_length
-    char host_text[HOST_LENGTH]
-
 @final
 cdef class Batch:
     """Columns of some messages. `pyarrow.record_batch(batch)` and others take it without copying, any number of times."""
-
-    cdef Field root
-    cdef Shared* shared
-    cdef readonly int64_t num_rows
-    cdef readonly int64_t nbytes
-    cdef readonly tuple column_names
 
     def __dealloc__(self):
         free_field(&self.root)
@@ -153,25 +112,17 @@ cdef class Batch:
 cdef class Builder:
     """Rows so far. `finish` makes a batch of them and leaves the builder empty."""
 
-    cdef Column columns[COLUMN_COUNT]
-    cdef int count
-    cdef int64_t rows
-    cdef int64_t row_capacity
-    cdef bint want_pairs
-    cdef Pairs pairs
-    cdef Text cleaned_topic
-    cdef bint wide             # whether WIDE bytes behind the record may be read
-    cdef tuple names
-
-    def __cinit__(self, object columns=None):
+    def __cinit__(self, object columns=None, bint spark=False):
         cdef int i
-        cdef list names = list(COLUMNS if columns is None else columns)
+        cdef tuple known = SPARK_COLUMNS if spark else COLUMNS
+        cdef list names = list(known if columns is None else columns)
+        self.spark = spark
         if len(set(names)) != len(names):
             raise ValueError(f"a column is asked for twice: {', '.join(names)}")
         for name in names:
-            if name not in COLUMNS:
-                raise ValueError(f"no column {name!r}; there are {', '.join(COLUMNS)}")
-            i = COLUMNS.index(name)
+            if name not in known:
+                raise ValueError(f"no column {name!r}; there are {', '.join(known)}")
+            i = known.index(name)
             memset(&self.columns[self.count], 0, sizeof(Column))
             self.columns[self.count].field = i
             self.count += 1
@@ -304,9 +255,9 @@ cdef class Builder:
             elif c.field == PROPERTIES:
                 code = self.add_map(c)
             elif c.field == BORN_TIMESTAMP:
-                (<int64_t*> c.numbers)[self.rows] = r.born_timestamp
+                (<int64_t*> c.numbers)[self.rows] = microseconds(r.born_timestamp) if self.spark else r.born_timestamp
             elif c.field == STORE_TIMESTAMP:
-                (<int64_t*> c.numbers)[self.rows] = r.store_timestamp
+                (<int64_t*> c.numbers)[self.rows] = microseconds(r.store_timestamp) if self.spark else r.store_timestamp
             elif c.field == BORN_HOST:
                 code = add_host(c, p + 48, (r.sys_flag & SYS_BORN_V6) != 0)
             elif c.field == STORE_HOST:
@@ -353,6 +304,12 @@ cdef class Builder:
             f.name = KINDS[c.field].name
             f.format = KINDS[c.field].format
             f.length = self.rows
+            if self.spark:
+                f.flags = NULLABLE
+                if c.field == UNIQUE_KEY:
+                    f.name = b"uniqKey"
+                elif c.field == BORN_TIMESTAMP or c.field == STORE_TIMESTAMP:
+                    f.format = b"tsu:UTC"
             if KINDS[c.field].layout == NUMBER:
                 f.buffer_count = 2
                 f.buffers[1] = hand_over(batch.shared, <void**> &c.numbers)
@@ -396,6 +353,13 @@ cdef class Builder:
         entries.children[1].flags = NULLABLE  # never null, but that is what a map of strings is elsewhere
         size += finish_text(&c.names, &entries.children[0], c.pairs, shared)
         return size + finish_text(&c.values, &entries.children[1], c.pairs, shared)
+
+
+cdef inline int64_t microseconds(int64_t milliseconds) noexcept nogil:
+    """A time that a damaged record claims may be any number: what does not fit becomes the nearest that does."""
+    if milliseconds > INT64_MAX // 1000:
+        return INT64_MAX
+    return milliseconds * 1000 if milliseconds > -(INT64_MAX // 1000) else -INT64_MAX
 
 
 cdef void* hand_over(Shared* shared, void** buffer) noexcept nogil:
