@@ -7,9 +7,16 @@ from libc.string cimport memset
 from penstock._native.endian cimport get32, get64, put32, put64
 from penstock._native.record cimport hash_text
 
+cdef extern from *:
+    """
+    #define penstock_prefetch(p) __builtin_prefetch((p), 1, 1)
+    """
+    void penstock_prefetch(const void* p) noexcept nogil
+
 cdef enum:
     HEADER = 40
     ENTRY = 20
+    AHEAD = 16
 
 
 cdef int32_t index_hash(uint32_t text_hash) noexcept nogil:
@@ -148,30 +155,43 @@ cdef class Index:
             number = previous
         return found
 
-    def cut(self, int32_t count):
+    def cut(self, int32_t count, int64_t written=-1):
         """Keep entries 1 to count - 1: erase the others, rebuild slots and header from what is left.
 
-        Used after a crash, when entries past the synced count may or may not have reached the disk.
+        Used after a crash, when entries past the synced count may or may not have reached the disk. From byte
+        `written` on the file holds zeros only, if it is given: they need not be written again.
         """
         cdef IndexState* s = &self.state
-        cdef int32_t number, hashed
-        cdef int64_t seconds = 0
+        cdef int32_t number, hashed, head
+        cdef int64_t seconds = 0, first, size
         cdef uint8_t* entry
         cdef uint8_t* slot
         count = max(1, min(count, s.capacity))
+        first = entry_at(s, count) - s.base
+        size = entry_at(s, s.capacity) - s.base
+        if written < 0 or written > size:
+            written = size
         with nogil:
             memset(s.base + HEADER, 0, 4 * <int64_t> s.slots)
-            memset(entry_at(s, count), 0, ENTRY * <int64_t> (s.capacity - count))
+            if written > first:
+                memset(s.base + first, 0, written - first)
             s.used_slots = 0
             for number in range(1, count):
+                if number + AHEAD < count:
+                    hashed = get32(entry_at(s, number + AHEAD))
+                    if hashed >= 0:
+                        penstock_prefetch(slot_at(s, hashed))
                 entry = entry_at(s, number)
                 hashed = get32(entry)
                 if hashed < 0:
                     continue
                 slot = slot_at(s, hashed)
-                if get32(slot) == 0:
+                head = get32(slot)
+                if head == 0:
                     s.used_slots += 1
-                put32(entry + 16, get32(slot))
+                # Most are right already: a page that is not written need not be synced.
+                if get32(entry + 16) != head:
+                    put32(entry + 16, head)
                 put32(slot, number)
             if count > 1:
                 s.begin_offset = get64(entry_at(s, 1) + 4)

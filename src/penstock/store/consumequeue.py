@@ -146,6 +146,14 @@ class ConsumeQueue:
                 piece = min(piece * 4, UNIT * 50_000)
         return position, last
 
+    def has_grown(self) -> bool:
+        """Whether a unit that is not counted yet lies behind the last one."""
+        logic = self.native.max_logic
+        data = self.read(logic, UNIT)
+        if not data and logic and logic % self.file_size == 0:
+            return self.storage.exists(self.path_of(logic))  # another file may have been begun
+        return len(data) == UNIT and _unit.unpack(data)[1] > 0
+
     def truncate_dirty(self, physical: int) -> int:
         """Drop units of records at or behind ``physical`` (section 9.6) and erase them; how many.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from bisect import bisect_left
 from pathlib import PurePath
 
@@ -112,8 +114,24 @@ class IndexFile:
                 self._view[first + 20 * number : first + 20 * number + 8], "big"
             ),
         )
-        self.native.cut(count + 1)
+        self.cut(count + 1)
         self.flush()
+
+    def cut(self, count: int) -> None:
+        """Keep entries 1 to ``count`` - 1, with slots and header made anew from them. Not flushed."""
+        self.native.cut(count, self._written_end())
+
+    def _written_end(self) -> int:
+        """The byte from which on nothing was ever written: a new file is one reserved hole of 400 MB, and
+        writing zeros into it would be most of the work."""
+        descriptor, end = self.mapping.fileno(), 0
+        if descriptor < 0:
+            return self.mapping.size
+        try:
+            while True:
+                end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else self.mapping.size
 
     def flush(self) -> None:
         """Header and entries are on disk."""

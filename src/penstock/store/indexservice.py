@@ -88,10 +88,12 @@ class IndexService:
         self.files = tuple(kept)
         if kept:
             last = kept[-1]
+            self._reserve(last)
             last.native.begin_timestamp = position.begin_timestamp
-            last.native.cut(position.count)
+            last.cut(position.count)
             last.native.end_timestamp = position.end_timestamp
-            last.flush()
+            # Synced with the entries that follow: until then a crash finds the same position and cuts again.
+            self._unsynced.add(last.path)
         if self.entries != position.entries:
             raise StoreError(
                 f"the index has {self.entries} entries, {position.entries} were recorded", file=self.folder

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from penstock._native.checking import check_chain, differing_slots
-from penstock.errors import StoreError
+from penstock.errors import CorruptFile, StoreError
 from penstock.files.storage import Storage
 from penstock.store.fault import Fault
 from penstock.store.indexfile import HEADER, index_size, layout_of
@@ -72,28 +72,33 @@ class IndexVerifier:
         """Whether there is any index file."""
         return bool(self._entries)
 
+    @property
+    def paths(self) -> list[str]:
+        """The index files, oldest first."""
+        return [str(PurePath(self._folder) / entry.name) for entry in self._entries]
+
     def pieces(self) -> Iterator[EntryPiece]:
         """All entries, oldest file first. A piece is valid until the next one is asked for."""
-        for entry in self._entries:
-            path = str(PurePath(self._folder) / entry.name)
-            try:
-                yield from self._file(path, entry.size)
-            except StoreError as error:
-                self._tell(path, 0, str(error.message), kind="index-file")
-            except (OSError, ValueError) as error:
-                self._tell(path, 0, f"cannot be read: {error}", kind="unreadable")
+        for path in self.paths:
+            yield from self.file_pieces(path)
+
+    def file_pieces(self, path: str) -> Iterator[EntryPiece]:
+        """The entries of one file, which is checked by the way."""
+        size = next(entry.size for entry in self._entries if PurePath(path).name == entry.name)
+        try:
+            yield from self._file(path, size)
+        except StoreError as error:
+            self._tell(path, 0, str(error.message), kind="index-file")
+        except (OSError, ValueError) as error:
+            self._tell(path, 0, f"cannot be read: {error}", kind="unreadable")
 
     def _file(self, path: str, size: int) -> Iterator[EntryPiece]:
         if size == 0 and path == str(PurePath(self._folder) / self._entries[-1].name):
             return  # being made, or left by a crash in its making
-        if size < HEADER:
-            self._tell(path, 0, f"{size} bytes, too short for a header", kind="index-file")
-            return
-        slots, capacity = layout_of(self.storage, path, self.layout)
-        if slots > _SLOTS_LIMIT or size != index_size(slots, capacity):
-            self._tell(
-                path, 0, f"{size} bytes do not hold {slots} slots and {capacity} entries", kind="index-file"
-            )
+        try:
+            slots, capacity = entry_layout(self.storage, path, size, self.layout)
+        except CorruptFile as error:
+            self._tell(path, 0, error.found, kind="index-file")
             return
         self.files += 1
         file = QueueFile(path, 0, size, True)
@@ -101,11 +106,9 @@ class IndexVerifier:
         try:
             head = bytes(window.load(file, 0, HEADER))
             begin_time, end_time, begin, end, used, count = _header.unpack(head)
-            stored_count = count
-            count = max(1, count)
-            if not 0 <= stored_count <= capacity:
-                self._tell(path, 36, f"counts {stored_count} entries of {capacity}")
-                count = min(capacity, count)
+            if not 0 <= count <= capacity:
+                self._tell(path, 36, f"counts {count} entries of {capacity}")
+            count = believed_count(count, capacity)
             heads = bytearray(4 * slots)
             first_offset = last_offset = -1
             last_seconds = -1
@@ -172,6 +175,21 @@ class IndexVerifier:
         # after the other. Opening a store that was not closed builds such a file again.
         note = self.live or (kind == "index-file" and not self.closed)
         self._report(Fault(kind, path, found, offset, hint=_HINT, note=note))
+
+
+def entry_layout(storage: Storage, path: str, size: int, layout: tuple[int, int]) -> tuple[int, int]:
+    """Slots and capacity of an index file. Raises CorruptFile when its size does not go with them."""
+    if size < HEADER:
+        raise CorruptFile(path, found=f"{size} bytes, too short for a header")
+    slots, capacity = layout_of(storage, path, layout)
+    if slots > _SLOTS_LIMIT or size != index_size(slots, capacity):
+        raise CorruptFile(path, found=f"{size} bytes do not hold {slots} slots and {capacity} entries")
+    return slots, capacity
+
+
+def believed_count(stored: int, capacity: int) -> int:
+    """How many entries are looked at when the header says ``stored``; number 0 is none of them."""
+    return min(capacity, max(1, stored))
 
 
 def is_index_name(name: str) -> bool:

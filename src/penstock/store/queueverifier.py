@@ -27,6 +27,8 @@ PIECE = 64 << 10
 _UNIT = struct.Struct(">qiq")
 
 Report = Callable[[Fault], None]
+QueueFolders = dict[str, dict[tuple[str, int], str]]
+"""Folder of each queue, by kind of queue."""
 
 
 class UnitFiles:
@@ -102,7 +104,7 @@ class QueueVerifier:
     def __init__(
         self,
         storage: Storage,
-        folders: dict[str, dict[tuple[str, int], str]],
+        folders: QueueFolders,
         log_begin: int,
         report: Report,
     ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any
@@ -22,6 +23,7 @@ from penstock.config import StoreConfig
 from penstock.errors import StoreClosed
 from penstock.files.disk import DiskStorage
 from penstock.files.storage import Storage
+from penstock.format.batchunit import BATCH_UNIT_SIZE, encode_batch_unit
 from penstock.message.ids import decode_message_id
 from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import UNIT, ConsumeQueue
@@ -60,6 +62,7 @@ class ReadOnlyStore:
         self._reader = unit_reader(self.config)
         self._guard = threading.RLock()
         self._closed = False
+        self._polled_first = -1
         self.arrived = Signal()
         self.consumer_offsets = ConsumerOffsets(
             self.storage, str(PurePath(self.path) / "config" / "consumerOffset.json"), clock=self.clock
@@ -220,6 +223,36 @@ class ReadOnlyStore:
             for queue in self._queues:
                 self._drop_dangling(queue)
                 queue.correct_min_offset(self.min_physical_offset)
+
+    def poll(self) -> None:
+        """Take in what was added to the known queues, and forget what was removed.
+
+        One small read per queue in which nothing happened: fit to be called many times a second.
+        """
+        with self._guard:
+            first = self.min_physical_offset
+            for queue in self._queues:
+                if isinstance(queue, ConsumeQueue) and first == self._polled_first and not queue.has_grown():
+                    continue
+                self._refresh(queue)
+            self._polled_first = first
+
+    def extents(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """First offset and end of every queue that holds or held messages, as of the last look."""
+        return {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in self._queues if q.max_offset > 0}
+
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> tuple[bytes, int]:
+        """Units from the one that holds ``offset`` on, at most ``count``, and the size of one.
+
+        Fewer at the end of a file; none where the queue has none.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if isinstance(queue, BatchConsumeQueue):
+            found = islice(queue.iterate(offset), count) if offset < queue.max_offset else ()
+            return b"".join(encode_batch_unit(unit) for unit in found), BATCH_UNIT_SIZE
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return b"", UNIT
+        return queue.read(offset * UNIT, min(queue.max_offset, offset + count) * UNIT - offset * UNIT), UNIT
 
     def query(
         self,

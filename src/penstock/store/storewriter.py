@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import msgspec
 
 from penstock._native.append import HOOK, PutResult, PutResults, refusal
 from penstock.clock import SystemClock
-from penstock.errors import FlushFailed, PenstockError, StoreReadOnly
+from penstock.errors import FlushFailed, MessageRejected, PenstockError, StoreError, StoreReadOnly
 from penstock.files.failure import store_error
 from penstock.message import Message
 from penstock.message.properties import delete_property
@@ -77,6 +77,28 @@ class StoreWriter:
         if results is HOOK:
             return self._put_many_hooked(batch)
         return results  # type: ignore[no-any-return]
+
+    def put_records(self, records: bytes, slots: memoryview, queues: Sequence[tuple[str, int]]) -> None:
+        """Append finished records in bulk; the bytes are those ``put_many`` would write.
+
+        Each record is whole but for queue offset, physical offset and store time; record ``i`` belongs to
+        ``queues[slots[i]]`` (32-bit numbers). Does not wait for the disk: call ``flush``. Raises when not all
+        were appended, and then a first part of them may be in the log.
+        """
+        natives = [self._queues.native(topic, queue_id) for topic, queue_id in queues]
+        for place, native in enumerate(natives):
+            if native is None:
+                raise MessageRejected("MESSAGE_ILLEGAL", f"the queue {queues[place]} is not allowed")
+        try:
+            done, reason = self._appender.put_records(records, slots, natives, self._now())
+        except OSError as error:
+            raise self._write_error(error) from error
+        if done < len(slots):
+            cause = self.failure or self._log.roll_error
+            raise StoreError(
+                f"{len(slots) - done} of {len(slots)} records were not appended: {cause or reason}",
+                file=self._log.folder,
+            )
 
     async def put_async(self, message: Message) -> PutResult:
         """As ``put``; waits for the disk without holding up the event loop. Many may wait at once."""

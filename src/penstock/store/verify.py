@@ -26,11 +26,11 @@ from penstock.store.foreign import foreign_files
 from penstock.store.indexverifier import EntryPiece, IndexVerifier
 from penstock.store.javajson import parse
 from penstock.store.jsonfile import MAX_FILE_SIZE
-from penstock.store.queueverifier import QueueVerifier
+from penstock.store.queueverifier import QueueFolders, QueueVerifier
 from penstock.store.scan import LogScanner, StepResult, damage_at
 from penstock.store.sizes import queue_folders
 
-_WINDOW = 8 << 20
+WINDOW = 8 << 20
 
 
 @dataclass(slots=True)
@@ -66,6 +66,18 @@ class VerifyReport:
         return {"healthy": self.healthy, **values}
 
 
+@dataclass(slots=True)
+class PassCounts:
+    """What the pass over the log counted."""
+
+    records: int = 0
+    fillers: int = 0
+    entries: int = 0
+    keys_missing: int = 0
+    first_key_missing: int = -1
+    last_key_missing: int = -1
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """What the scanner wants to know of a step."""
@@ -98,7 +110,7 @@ class Verifier:
         }
         self._batch_topics = {topic for topic, _ in folders["batchconsumequeue"]}
         log_begin = directory.min_physical_offset
-        self.queues = QueueVerifier(directory.storage, folders, log_begin, self.found)
+        self.queues = self.make_queues(folders, log_begin)
         config = directory.config
         layout = (config.max_hash_slot_num, config.max_index_num)
         self.index = IndexVerifier(
@@ -110,31 +122,56 @@ class Verifier:
             closed=directory.is_closed,
         )
         self.checker = checking.Checker(self._delays, log_begin)
-        self.scanner = LogScanner(
-            directory, step=self._step, on_fault=self.found, progress=progress, window=_WINDOW
-        )
+        self.scanner = self.make_scanner(progress)
         self.queues.damage = self.scanner.damage
-        self._pieces: Iterator[EntryPiece] = self.index.pieces()
-        self._piece: EntryPiece | None = None
+        self.pieces: Iterator[EntryPiece] = self.index.pieces()
+        self.piece: EntryPiece | None = None
 
     def run(self) -> VerifyReport:
         """Look at everything."""
         started = time.monotonic()
-        directory, checker, scanner = self.directory, self.checker, self.scanner
-        self._check_files()
-        self._next_piece()
-        for _ in scanner.runs():
+        self.check_files()
+        self.next_piece()
+        for _ in self.scanner.runs():
             pass
-        self._finish_index()
+        return self.finish(self.counts, started)
+
+    def make_scanner(self, progress: Callable[[int, int], None]) -> LogScanner:
+        """What goes over the log; for those who check a part of it."""
+        return LogScanner(
+            self.directory, step=self.step, on_fault=self.found, progress=progress, window=WINDOW
+        )
+
+    def make_queues(self, folders: QueueFolders, log_begin: int) -> QueueVerifier:
+        """What knows the queues; for those who check a part of the log."""
+        return QueueVerifier(self.directory.storage, folders, log_begin, self.found)
+
+    @property
+    def counts(self) -> PassCounts:
+        """What the pass has counted so far."""
+        checker = self.checker
+        return PassCounts(
+            checker.records,
+            checker.fillers,
+            checker.entries_checked,
+            checker.keys_missing,
+            checker.first_key_missing,
+            checker.last_key_missing,
+        )
+
+    def finish(self, counts: PassCounts, started: float) -> VerifyReport:
+        """After the pass: look at what no record asked for, and say what there was."""
+        directory, scanner = self.directory, self.scanner
+        self._finish_index(counts)
         queues, units = self.queues.finish(scanner.end, lagging_is_fault=directory.is_closed)
         self._check_checkpoint()
         self._check_settings()
-        if checker.fillers:
+        if counts.fillers:
             self.found(
                 Fault(
                     "filler",
                     directory.path("commitlog"),
-                    f"{checker.fillers} places where an earlier repair contained damage",
+                    f"{counts.fillers} places where an earlier repair contained damage",
                     note=True,
                 )
             )
@@ -144,13 +181,13 @@ class Verifier:
             live=directory.is_live,
             log_begin=scanner.begin,
             log_end=scanner.end,
-            records=checker.records,
+            records=counts.records,
             damaged_ranges=scanner.damage_count,
             lost_records=self.queues.lost_records,
             queues=queues,
             units=units,
             index_files=self.index.files,
-            index_entries=checker.entries_checked,
+            index_entries=counts.entries,
             seconds=time.monotonic() - started,
             fault_count=self.found.fault_count,
             faults=self.found.faults,
@@ -159,7 +196,7 @@ class Verifier:
 
     # -- the pass over the log ---------------------------------------------------------------------
 
-    def _step(self, view: memoryview, base: int) -> StepResult:
+    def step(self, view: memoryview, base: int) -> StepResult:
         """Check records until one fails, doing for the compiled part what it asks for."""
         checker = self.checker
         checker.begin()
@@ -179,7 +216,7 @@ class Verifier:
             elif code == checking.NEED_UNITS:
                 self.queues.load_units(checker.needed_queue)
             elif code == checking.NEED_ENTRIES:
-                self._next_piece()
+                self.next_piece()
             elif code in (checking.ENTRY_DIFFERS, checking.ENTRY_LOST):
                 self._judge_entry(code == checking.ENTRY_LOST, base + checker.position)
                 checker.skip_entry()
@@ -218,17 +255,18 @@ class Verifier:
 
     # -- the index ---------------------------------------------------------------------------------
 
-    def _next_piece(self) -> None:
-        self._piece = next(self._pieces, None)
-        if self._piece is None:
+    def next_piece(self) -> None:
+        """Give the pass the index entries that come next."""
+        self.piece = next(self.pieces, None)
+        if self.piece is None:
             self.checker.set_entries(None, 0, 0)
         else:
-            piece = self._piece
+            piece = self.piece
             self.checker.set_entries(piece.entries, piece.first_number, piece.begin_timestamp)
 
     def _judge_entry(self, lost: bool, record: int) -> None:
         number, key_hash, place, seconds = self.checker.entry
-        piece = self._piece
+        piece = self.piece
         if piece is None or (lost and damage_at(self.scanner.damage, place) is not None):
             return
         if lost:
@@ -249,11 +287,11 @@ class Verifier:
             )
         )
 
-    def _finish_index(self) -> None:
+    def _finish_index(self, counts: PassCounts) -> None:
         """Entries behind the last record, and keys that are in no file."""
         checker, end = self.checker, self.scanner.end
         leftover = 0
-        while self._piece is not None:
+        while self.piece is not None:
             while checker.rest_of_entries():
                 place = checker.entry[2]
                 if place >= end:
@@ -261,7 +299,7 @@ class Verifier:
                 elif place >= self.scanner.begin or place < 0:
                     self._judge_entry(True, 0)
                 checker.skip_entry()
-            self._next_piece()
+            self.next_piece()
         directory = self.directory
         if leftover and not directory.is_live:
             self.found(
@@ -272,14 +310,14 @@ class Verifier:
                     note=True,
                 )
             )
-        if checker.keys_missing and not directory.is_live:
+        if counts.keys_missing and not directory.is_live:
             self.found(
                 Fault(
                     "missing-entries",
                     directory.path("index"),
-                    f"{checker.keys_missing} keys of records from {checker.first_key_missing} to"
-                    f" {checker.last_key_missing} are in no index file",
-                    physical_offset=checker.first_key_missing,
+                    f"{counts.keys_missing} keys of records from {counts.first_key_missing} to"
+                    f" {counts.last_key_missing} are in no index file",
+                    physical_offset=counts.first_key_missing,
                     hint="a killed RocketMQ loses index entries; `penstock store repair` rebuilds the index",
                     note=True,
                 )
@@ -287,7 +325,8 @@ class Verifier:
 
     # -- files beside the log ----------------------------------------------------------------------
 
-    def _check_files(self) -> None:
+    def check_files(self) -> None:
+        """Sizes, strangers and the mark of an owner."""
         directory = self.directory
         for error in directory.size_faults:
             file = error.file or directory.root
