@@ -147,9 +147,12 @@ class ConsumeQueue:
         return position, last
 
     def has_grown(self) -> bool:
-        """Whether a unit that is not counted yet lies behind the last one."""
+        """Whether a look at the files would find another end than the last one did: one small read."""
         logic = self.native.max_logic
-        data = self.read(logic, UNIT)
+        try:
+            data = self.read(logic, UNIT)
+        except FileNotFoundError:
+            return True  # it shrank: somebody removed the file
         if not data and logic and logic % self.file_size == 0:
             return self.storage.exists(self.path_of(logic))  # another file may have been begun
         return len(data) == UNIT and _unit.unpack(data)[1] > 0

@@ -106,6 +106,7 @@ class LogScanner:
         directory: StoreDirectory,
         *,
         begin: int | None = None,
+        limit: int | None = None,
         step: Step = walk_step,
         on_fault: Callable[[Fault], None] = lambda fault: None,
         progress: Callable[[int, int], None] = lambda done, whole: None,
@@ -124,7 +125,8 @@ class LogScanner:
         self._on_fault = on_fault
         self._progress = progress
         self._window = LogWindow(directory.storage, window)
-        self._live_end = directory.queued_end if directory.is_live else None
+        # Behind ``limit`` nothing is looked at: who gives it knows that the log reaches so far.
+        self._live_end = limit if limit is not None or not directory.is_live else directory.queued_end
         position = load_position(directory.storage, directory.root) if directory.is_closed else None
         self._clean_end = position.clean_end if position is not None else -1
 
