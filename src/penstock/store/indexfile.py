@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from bisect import bisect_left
 from pathlib import PurePath
 
@@ -124,14 +122,8 @@ class IndexFile:
     def _written_end(self) -> int:
         """The byte from which on nothing was ever written: a new file is one reserved hole of 400 MB, and
         writing zeros into it would be most of the work."""
-        descriptor, end = self.mapping.fileno(), 0
-        if descriptor < 0:
-            return self.mapping.size
-        try:
-            while True:
-                end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
-        except OSError as error:
-            return end if error.errno == errno.ENXIO else self.mapping.size
+        extents = self.mapping.data_extents(0)
+        return extents[-1][1] if extents else 0
 
     def flush(self) -> None:
         """Header and entries are on disk."""
