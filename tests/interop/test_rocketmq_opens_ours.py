@@ -28,6 +28,8 @@ from interop_support import (
 
 from penstock import open_store
 from penstock.bench.peer import VERSIONS, Version
+from penstock.store.backup import backup_store
+from penstock.store.repair import repair_store
 
 SMALL: dict[str, Any] = {
     "mappedFileSizeCommitLog": 65536,
@@ -176,3 +178,45 @@ def test_we_recover_after_rocketmq_continued_ours_and_was_killed(
     path = tmp_path / "store"
     acknowledged = write_and_close(path, version, "sync")
     check_both_ways(java(version), path, acknowledged, settings(version, "sync"), halt=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rocketmq_opens_a_backup_taken_while_we_wrote(java: Java, tmp_path: Path, version: Version) -> None:
+    path, target = tmp_path / "live", tmp_path / "store"
+    with start_writer(path, version, "sync", 0) as writer:
+        assert writer.stdout is not None
+        lines = [writer.stdout.readline() for _ in range(400)]
+        report = backup_store(str(path), str(target))
+        writer.send_signal(signal.SIGKILL)
+        writer.stdout.read()
+    acknowledged = [json.loads(line) for line in lines]
+    kept = [put for put in acknowledged if put["physical_offset"] < report.end_offset]
+    assert len(kept) == len(acknowledged)
+    check_both_ways(java(version), target, kept, settings(version, "sync"), halt=False)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rocketmq_reads_a_store_that_was_damaged_and_repaired(
+    java: Java, tmp_path: Path, version: Version
+) -> None:
+    """One record is damaged; the repair steps over it, and RocketMQ finds all the others."""
+    path = tmp_path / "store"
+    acknowledged = write_and_close(path, version, "sync")
+    victim = acknowledged[len(acknowledged) // 2]
+    segment = victim["physical_offset"] // SMALL["mappedFileSizeCommitLog"] * SMALL["mappedFileSizeCommitLog"]
+    with open(path / "commitlog" / f"{segment:020d}", "r+b") as file:
+        file.seek(victim["physical_offset"] - segment + 4)
+        file.write(b"\0\0\0\0")
+    report = repair_store(str(path), config=our_config(settings(version, "sync")))
+    assert report.healthy
+    others = [put for put in acknowledged if put["physical_offset"] != victim["physical_offset"]]
+    opened = java(version).open(
+        path,
+        settings(version, "sync"),
+        batchQueueTopics=["inner"] if version == "5.5.0" else [],
+        lookups=[put["physical_offset"] for put in others],
+        append=10,
+        halt=False,
+    )
+    check_kept(others, opened["holds"])
+    assert len(opened["appended"]) == 10
