@@ -32,12 +32,14 @@ class ChildFailed(PenstockError):
 class Child:
     """A running child. Use as a context manager; ``ask`` sends a command and waits for its answer.
 
-    ``peak_rss_anon`` is the most anonymous memory that was seen while a command ran, sampled every 0.1 s.
+    ``peak_rss_anon`` is the most anonymous memory that was seen while a command ran, sampled every 0.1 s;
+    ``patience`` how many seconds ``close`` waits for it to end by itself.
     """
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name
         self.peak_rss_anon = 0
+        self.patience = 60.0
         self._log = tempfile.TemporaryFile(prefix="penstock-child-")  # noqa: SIM115 (closed with the child)
         self._process = subprocess.Popen(
             command,
@@ -94,7 +96,7 @@ class Child:
         except BrokenPipeError:
             pass
         try:
-            self._process.wait(timeout=60)
+            self._process.wait(timeout=self.patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 app = typer.Typer(
-    help="Measure the store against RocketMQ's own, SQLite and the bare disk.", no_args_is_help=True
+    help="Measure the store against RocketMQ's own, SQLite and the bare disk; the pipeline against Spark's.",
+    no_args_is_help=True,
 )
 
 
@@ -45,5 +46,27 @@ def store(
         directory=directory,
         as_json=as_json,
         plot=plot,
+    )
+    raise typer.Exit(code)
+
+
+@app.command("spark")
+def spark(
+    quick: Annotated[bool, typer.Option(help="Tiny sizes, one round: shows that it runs.")] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Turns of each side; the median counts.")] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Only rows whose key fits, e.g. 'verify*'. Can be repeated.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where to work: some gigabytes, in the page cache.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")] = None,
+) -> None:
+    """The pipeline beside Spark's own Parquet and a plain Python source, a fresh session for each side."""
+    from penstock.bench.spark.bench import bench_spark
+
+    code = bench_spark(
+        quick=quick, rounds=rounds, patterns=rows, directory=directory, as_json=as_json, plot=plot
     )
     raise typer.Exit(code)

@@ -35,7 +35,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
     axes.set_xlabel("ratio, ours to the peer's (longer is better; black: what it should reach)")
     machine, sync = report["machine"], report["fdatasync"]
     axes.set_title(
-        f"penstock bench store: {machine['cpu']}, {machine['cores']} cores, {machine['filesystem']}, "
+        f"penstock bench {report.get('bench', 'store')}: {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['filesystem']}, "
         f"fdatasync p50 {sync['p50_us']:.0f} us, load {report['load_average_before'][0]:.2f}",
         fontsize=8,
     )

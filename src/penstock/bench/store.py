@@ -89,7 +89,7 @@ def quantity(value: float | None, unit: str) -> str:
 
 def table(report: dict[str, Any]) -> Table:
     """The rows as people read them."""
-    drawn = Table(title="penstock bench store")
+    drawn = Table(title=f"penstock bench {report.get('bench', 'store')}")
     for column in ("work", "ours", "peer", "against", "ratio", "at least", ""):
         drawn.add_column(
             column, justify="right" if column in ("ours", "peer", "ratio", "at least") else "left"
@@ -146,7 +146,7 @@ def bench_store(
             scale=scale,
             patterns=patterns or [],
             progress=lambda text: status.update(text) if errors.is_terminal else None,
-            on_row=lambda row: errors.print(_progress_line(row), highlight=False),
+            on_row=lambda row: errors.print(progress_line(row), highlight=False),
         )
     if plot is not None:
         from penstock.bench.plot import draw
@@ -164,6 +164,7 @@ def bench_store(
     return 0
 
 
-def _progress_line(row: Row) -> str:
+def progress_line(row: Row) -> str:
+    """A row as it is told while the bench runs."""
     compared = "" if row.ratio is None else f", {row.ratio:.2f} x {row.against}"
     return f"{row.work}: {quantity(row.ours, row.unit)}{compared}"

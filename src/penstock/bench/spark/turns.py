@@ -1,0 +1,166 @@
+"""The sides of one bench run, their turns and what they answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.bench.session import Scale, Session, median
+from penstock.bench.spark.data import Dataset, write_store
+from penstock.bench.spark.scanners import scan_side_by_side, scanners
+from penstock.bench.spark.side import start_side
+
+
+@dataclass(frozen=True, slots=True)
+class SparkScale:
+    """How much of each work is done, and how often."""
+
+    rounds: int = 3
+    messages: int = 3_000_000
+    slow_messages: int = 600_000
+    small_messages: int = 600_000
+    segment_bytes: int = 64 << 20
+    warm: int = 1
+    repeats: int = 2
+    times: int = 10
+
+    @classmethod
+    def quick(cls) -> SparkScale:
+        """Shows that everything runs. The figures mean little."""
+        return cls(
+            rounds=1,
+            messages=30_000,
+            slow_messages=10_000,
+            small_messages=10_000,
+            segment_bytes=4 << 20,
+            repeats=1,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One side of a comparison: which work, how, on what and on how many cores."""
+
+    work: str
+    data: Dataset
+    source: str = "ours"
+    cores: int = 2
+
+    @property
+    def path(self) -> Path:
+        reads_parquet = self.source == "parquet" or self.work == "write"
+        return self.data.parquet if reads_parquet else self.data.store
+
+
+@dataclass
+class Measured:
+    """What a side answered in one turn."""
+
+    rows: int
+    seconds: list[float]
+    java: int = 0
+    workers: int = 0
+    heap: int = 0
+
+    @property
+    def rate(self) -> float:
+        return self.rows / median(self.seconds)
+
+
+@dataclass
+class Turns:
+    """One run: folders, data made once, and a fresh process for every measurement."""
+
+    session: Session
+    scale: SparkScale
+    cache: Path
+    first_run: dict[str, float] = field(default_factory=dict)
+    _made: dict[tuple[int, bool], Dataset] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, directory: Path, scale: SparkScale, progress: Callable[[str], None]) -> Turns:
+        return cls(Session(directory, Scale(rounds=scale.rounds), True, progress), scale, directory / "cache")
+
+    def dataset(self, messages: int, *, parquet: bool = True) -> Dataset:
+        """A store of so many messages, made when first asked for, and its Parquet twin."""
+        key = (messages, parquet)
+        if key not in self._made and (messages, True) in self._made:
+            return self._made[messages, True]
+        if key not in self._made:
+            folder = self.session.directory / f"data-{messages}{'' if parquet else '-log'}"
+            self.session.progress(f"writing {messages} messages")
+            size = write_store(folder / "store", messages, segment=self.scale.segment_bytes)
+            made = self._made[key] = Dataset(folder / "store", folder / "parquet", messages, size)
+            if parquet:
+                self._write_parquet(made)
+        return self._made[key]
+
+    def _write_parquet(self, data: Dataset) -> None:
+        """Also the very first session of the run, so its start is kept as that."""
+        begin = time.perf_counter()
+        with start_side(self.cache, 2) as child:
+            child.ask("start")
+            self.run_once(child, Spec("count", data))
+            first = time.perf_counter() - begin
+            self.session.progress("writing the same messages as Parquet")
+            rows = child.ask("parquet", path=str(data.store), target=str(data.parquet))["rows"]
+            begin = time.perf_counter()
+        ended = time.perf_counter() - begin
+        if rows != data.rows:
+            raise RuntimeError(f"{rows} rows went into Parquet, {data.rows} messages were put")
+        if not self.first_run:
+            self.first_run = {"seconds": first, "preparing_seconds": ended}
+
+    def measure(self, spec: Spec) -> Measured:
+        """A fresh process and session, a warm-up, and the repeats."""
+        if spec.source == "scanners":
+            return self._measure_scanners(spec)
+        with start_side(self.cache, spec.cores) as child:
+            child.ask("start")
+            answer = self._run(child, spec, warm=self.scale.warm, repeats=self.scale.repeats)
+            heap = int(child.ask("heap")["bytes"])
+        return Measured(spec.data.rows, answer["seconds"], answer["java"], answer["workers"], heap)
+
+    def run_once(self, child: Any, spec: Spec) -> None:
+        """The work as the first thing a session does."""
+        self._run(child, spec, warm=0, repeats=1)
+
+    def _run(self, child: Any, spec: Spec, *, warm: int, repeats: int) -> dict[str, Any]:
+        below = self.session.directory / "written"
+        below.mkdir(exist_ok=True)
+        arguments = {"source": spec.source, "path": str(spec.path)}
+        answer: dict[str, Any] = child.ask(
+            "run", work=spec.work, arguments=arguments, below=str(below), warm=warm, repeats=repeats
+        )
+        if answer["rows"] not in (None, spec.data.rows):
+            raise RuntimeError(f"{spec.work} of {spec.source} saw {answer['rows']} of {spec.data.rows} rows")
+        return answer
+
+    def _measure_scanners(self, spec: Spec) -> Measured:
+        seconds = []
+        with scanners(spec.cores) as children:
+            for number in range(self.scale.warm + self.scale.repeats):
+                begin = time.perf_counter()
+                found = scan_side_by_side(children, spec.data.store)
+                if number >= self.scale.warm:
+                    seconds.append(time.perf_counter() - begin)
+                if found != spec.data.rows:
+                    raise RuntimeError(f"the scanners saw {found} of {spec.data.rows} records")
+        return Measured(spec.data.rows, seconds)
+
+    def compare(self, name: str, sides: Mapping[str, Spec]) -> dict[str, list[Measured]]:
+        """Each side's turns, a figure a round, the order changing."""
+        results: dict[str, list[Measured]] = {side: [] for side in sides}
+
+        def turn(side: str) -> Callable[[], float]:
+            def measure() -> float:
+                results[side].append(self.measure(sides[side]))
+                return results[side][-1].rate
+
+            return measure
+
+        self.session.alternate(name, {side: turn(side) for side in sides})
+        return results
