@@ -2,6 +2,7 @@
 #   make demo            see it work
 #   make test            format, lint, types, tests
 #   make crash           kill and crash-state suites, long
+#   make spark           Spark on clusters of several processes, killed and restarted, long
 #   make interop-store   against the real RocketMQ store (Java 17, Maven)
 #   make bench           against the real RocketMQ store, in figures
 
@@ -12,8 +13,9 @@ JOBS ?= 2
 KILLS ?= 300
 CRASH_STATES ?= 20000
 CRASH_TESTS ?= tests
+SPARK_TESTS ?= tests/spark
 
-.PHONY: setup native demo test lint unit crash interop-store interop bench clean
+.PHONY: setup native demo test lint unit crash spark interop-store interop bench clean
 
 setup:
 	@tools/setup
@@ -34,11 +36,15 @@ lint:
 
 unit:
 	@tools/setup dev
-	$(PYTHON) -m pytest -n $(JOBS) -m "not crash and not interop"
+	$(PYTHON) -m pytest -n $(JOBS) --dist loadgroup -m "not crash and not interop and not cluster"
 
 crash:
 	@tools/setup dev
 	PENSTOCK_KILLS=$(KILLS) PENSTOCK_CRASH_STATES=$(CRASH_STATES) $(PYTHON) -m pytest -n $(JOBS) -m crash $(CRASH_TESTS)
+
+spark:
+	@tools/setup dev
+	$(PYTHON) -m pytest -m cluster $(SPARK_TESTS)
 
 interop-store:
 	@tools/setup java

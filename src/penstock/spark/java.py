@@ -32,12 +32,12 @@ class Java(NamedTuple):
 
 
 def find_java() -> Java:
-    """The Java that Spark's start script takes: ``JAVA_HOME``'s, else the one on the path.
+    """The Java for Spark: ``JAVA_HOME``'s, else the one on the path, else Homebrew's.
 
     Raises SparkUnavailable when there is none, when it doesn't run or when it is too old for Spark.
     """
     home = os.environ.get("JAVA_HOME")
-    executable = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    executable = str(Path(home) / "bin" / "java") if home else shutil.which("java") or _brewed()
     if executable is None:
         raise SparkUnavailable("there is no Java on this machine, and Spark runs on it", hint=HINT)
     if not os.access(executable, os.X_OK):
@@ -48,6 +48,12 @@ def find_java() -> Java:
             f"this is Java {java.version}, and Spark needs {OLDEST} or newer", file=executable, hint=HINT
         )
     return java
+
+
+def _brewed() -> str | None:
+    """Homebrew's Java, which it puts on no path."""
+    usual = ("/opt/homebrew/opt/openjdk@17/bin/java", "/usr/local/opt/openjdk@17/bin/java")
+    return next((path for path in usual if os.access(path, os.X_OK)), None)
 
 
 def _released_version(executable: str) -> str | None:

@@ -105,6 +105,7 @@ def _set_up_java(settings: dict[str, str], cache: bool) -> None:
     import pyspark
 
     java = find_java()
+    os.environ.setdefault("JAVA_HOME", str(Path(java.executable).resolve().parent.parent))
     theirs = os.environ.get("SPARK_HOME")
     if not cache or (theirs is not None and theirs != _set_by_us.get("SPARK_HOME")):
         return
