@@ -141,6 +141,7 @@ def _make_archive(home: SparkHome, draft: Path) -> None:
     try:
         spark = SparkSession.builder.getOrCreate()
         if (spark.sparkContext.master or "").startswith("local"):
+            spark.sparkContext.setLogLevel("ERROR")
             _ask_the_usual(spark)
         spark.stop()
     except Exception as error:
@@ -172,10 +173,9 @@ def _ask_the_usual(spark: SparkSession) -> None:
         ).collect()
         spark.catalog.dropTempView("penstock_archive")
         rows.join(rows.groupBy("n").count(), "n").write.format("noop").mode("overwrite").save()
-        stream = spark.readStream.schema(rows.schema).parquet(f"{folder}/rows").groupBy("n").count()
+        stream = spark.readStream.schema(rows.schema).parquet(f"{folder}/rows")
         (
-            stream.writeStream.outputMode("complete")
-            .format("noop")
+            stream.writeStream.format("noop")
             .option("checkpointLocation", f"{folder}/checkpoint")
             .trigger(availableNow=True)
             .start()
