@@ -82,8 +82,8 @@ def limit_bytes(start: Places, latest: Places, limit: int, units: Units) -> dict
     not fit. So no queue is passed over, and the batch is one stretch of the log.
     """
     cursors = {
-        key: _Cursor(units(key, start[key], start[key] + lag), start[key])
-        for key, lag in behind(start, latest).items()
+        key: _Cursor(units(key, start[key], latest[key]), start[key], latest[key])
+        for key in behind(start, latest)
     }
     left, taken = limit, 0
     while heads := [(cursor.head[1], key) for key, cursor in cursors.items() if cursor.head is not None]:
@@ -100,7 +100,7 @@ def limit_bytes(start: Places, latest: Places, limit: int, units: Units) -> dict
             window.sort()
             while left < 0 and taken > 1:
                 _, key, offset, size = window.pop()
-                cursors[key].offset = offset
+                cursors[key].give_back(offset)
                 left += size
                 taken -= 1
             break
@@ -108,28 +108,34 @@ def limit_bytes(start: Places, latest: Places, limit: int, units: Units) -> dict
 
 
 class _Cursor:
-    """A queue's units from a place on. Offsets without a message go with the message before them."""
+    """The messages of one queue between two offsets. Offsets without one go with the message before them."""
 
-    def __init__(self, units: Iterator[tuple[int, int, int]], offset: int) -> None:
+    def __init__(self, units: Iterator[tuple[int, int, int]], begin: int, end: int) -> None:
         self._units = units
-        self.offset = offset
-        """End of what was taken."""
+        self._begin = begin
+        self._end = end
+        self._given_back: int | None = None
         self.head: tuple[int, int, int] | None = None
         self._advance()
 
+    @property
+    def offset(self) -> int:
+        """End of what was taken. Of an inner batch, which has one unit for many offsets, all is taken."""
+        if self._given_back is not None:
+            return max(self._begin, self._given_back)
+        return self._end if self.head is None else max(self._begin, self.head[0])
+
     def _advance(self) -> None:
-        for unit in self._units:
-            if unit[2] > 0:
-                self.head = unit
-                return
-            self.offset = unit[0] + 1
-        self.head = None
+        self.head = next((unit for unit in self._units if unit[2] > 0), None)
 
     def take(self, until: int) -> list[tuple[int, int, int]]:
         """Take what begins before a place in the log."""
         taken = []
         while self.head is not None and self.head[1] < until:
             taken.append(self.head)
-            self.offset = self.head[0] + 1
             self._advance()
         return taken
+
+    def give_back(self, offset: int) -> None:
+        """What begins at this offset was not taken after all, and nothing behind it."""
+        self._given_back = offset

@@ -136,3 +136,16 @@ def test_message_that_two_queues_share_counts_for_both() -> None:
 def test_message_larger_than_the_limit_goes_alone() -> None:
     log = Log([(("a", 0), 100), (("b", 0), 1)])
     assert limit_bytes(log.start, log.latest, 10, log.units) == {("a", 0): 1, ("b", 0): 0}
+
+
+def test_inner_batch_is_taken_whole_or_not_at_all() -> None:
+    """One unit for several offsets; a start inside of it gets the rest of it."""
+    batches = [(0, 0, 10), (5, 10, 10), (8, 20, 10)]
+
+    def units(key: QueueKey, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+        return iter([u for u, after in zip(batches, (5, 8, 9), strict=True) if after > begin and u[0] < end])
+
+    key = ("a", 0)
+    assert limit_bytes({key: 0}, {key: 9}, 25, units) == {key: 8}
+    assert limit_bytes({key: 6}, {key: 9}, 5, units) == {key: 8}
+    assert limit_bytes({key: 0}, {key: 9}, 30, units) == {key: 9}
