@@ -43,7 +43,7 @@ class ReadOptions:
     endingTimestamp: int | None = None
     startingOffsetsByTimestamp: QueueOffsets | None = None
     endingOffsetsByTimestamp: QueueOffsets | None = None
-    startingOffsetsByTimestampStrategy: str = "error"
+    startingOffsetsByTimestampStrategy: str = "latest"
     startingGroup: str | None = None
     tags: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None

@@ -261,7 +261,12 @@ class LogScanner:
         if closed and self._is_recovered_end(position):
             self._note_leftovers(file, position)
             return None
-        if reason == "zero" and not directory.is_closed and directory.queued_end <= position:
+        if (
+            reason == "zero"
+            and self._live_end is None
+            and not directory.is_closed
+            and directory.queued_end <= position
+        ):
             # Never finished, and nobody knew of it: opening the store ends the log here, whatever follows.
             if self._has_bytes(file, position):
                 self._judge_tail(file, position, "unfinished")

@@ -1,0 +1,215 @@
+"""What a task does: read its part of a store and hand out Arrow batches, or runs of whole records.
+
+No Spark is needed here. Every byte comes from a read into a reused buffer; a file that vanishes or cannot be
+read is an error or a reported loss, never a dead process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from penstock._native.rows import Decoder
+from penstock.errors import CorruptRecord, DataLost
+from penstock.spark.bodies import plain_bodies
+from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.logreader import Bad, LogReader
+from penstock.spark.options import ReadOptions
+from penstock.spark.planning import LogSplit, Split
+from penstock.spark.schema import BAD_RECORD, NAMES, arrow_schema
+from penstock.spark.unitreader import UnitReader
+from penstock.store.scan import Run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("penstock.spark")
+
+
+def log_runs(split: LogSplit, *, check_crc: bool = True) -> Iterator[Run]:
+    """Whole, checked records of a split in pieces: ``run.view[:run.end]``, from ``run.base`` of the log on.
+
+    A run is valid until the next one comes. Damage is an error; ``LogReader`` goes around it and tells.
+    """
+    reader = LogReader(split, check_crc=check_crc)
+    for run in reader.runs():
+        for bad in reader.take_bad():
+            raise corrupt(bad)
+        yield run
+    for bad in reader.take_bad():
+        raise corrupt(bad)
+
+
+def record_batches(split: Split, columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, in the order of the log (of each queue, where it is read by queues).
+
+    Batches have exactly the columns asked for, in this order and as Spark wants them, and are bounded in rows
+    and in bytes.
+    """
+    return _Task(split, columns, options).batches()
+
+
+class _Task:
+    def __init__(self, split: Split, columns: Sequence[str], options: ReadOptions) -> None:
+        self.split = split
+        self.options = options
+        self.columns = list(columns)
+        self.schema = arrow_schema(self.columns)
+        # Without a column there is still a row: Spark counts them.
+        self.fields = [name for name in self.columns if name in NAMES]
+        self.decoder = Decoder(
+            self.fields,
+            selection=split.wanted.selection(),
+            max_rows=options.maxBatchRows,
+            max_bytes=options.maxBatchBytes,
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self.split.log is not None:
+            yield from self._along_log(self.split.log)
+        elif self.split.offsets:
+            yield from self._at_offsets()
+        else:
+            yield from self._along_units()
+        if len(self.decoder):
+            yield from self._take()
+
+    # -- three ways --------------------------------------------------------------------------------
+
+    def _along_log(self, part: LogSplit) -> Iterator[pa.RecordBatch]:
+        reader = LogReader(part, check_crc=self.options.verifyCrc)
+        decoder = self.decoder
+        for run in reader.runs():
+            for bad in reader.take_bad():
+                yield from self._meet(bad)
+            at = decoder.feed(run.view, 0, run.end, run.base)
+            while at < run.end:
+                yield from self._take()
+                at = decoder.feed(run.view, at, run.end, run.base)
+        for bad in reader.take_bad():
+            yield from self._meet(bad)
+
+    def _at_offsets(self) -> Iterator[pa.RecordBatch]:
+        with UnitReader(self.split.place) as reader:
+            for offset in self.split.offsets:
+                record = reader.record(offset, check_crc=self.options.verifyCrc)
+                if isinstance(record, Bad):
+                    yield from self._meet(record)
+                    continue
+                if self.decoder.feed(record, 0, len(record), offset) < len(record):
+                    yield from self._take()
+                    self.decoder.feed(record, 0, len(record), offset)
+
+    def _along_units(self) -> Iterator[pa.RecordBatch]:
+        with UnitReader(self.split.place) as reader:
+            for part in self.split.ranges:
+                for met in reader.feed(self.decoder, part, check_crc=self.options.verifyCrc):
+                    if met is None:
+                        yield from self._take()
+                    else:
+                        yield from self._meet(met)
+
+    # -- what comes out ----------------------------------------------------------------------------
+
+    def _take(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        made, compressed = self.decoder.take()
+        batch = pa.record_batch(made)
+        parts = (
+            plain_bodies(
+                batch, compressed, self.options.maxBatchBytes, strict=self.options.badRecords == "fail"
+            )
+            if compressed and self.options.decompress
+            else (batch,)
+        )
+        for part in parts:
+            yield self._shaped(part)
+
+    def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        if len(self.fields) == len(self.columns):
+            return batch
+        reason = pa.nulls(batch.num_rows, pa.string())
+        arrays = [reason if name == BAD_RECORD.name else batch.column(name) for name in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _meet(self, bad: Bad) -> Iterator[pa.RecordBatch]:
+        """Do with a bad part of the log what the options say."""
+        if bad.lost:
+            self._lose(bad)
+            return
+        if self.options.badRecords == "fail":
+            raise corrupt(bad)
+        log.warning(
+            "%s at %d: %s; %d bytes %s",
+            bad.file,
+            bad.position,
+            bad.reason,
+            bad.end - bad.begin,
+            "quarantined" if self.options.quarantine else "skipped",
+        )
+        if self.options.quarantine:
+            if len(self.decoder):
+                yield from self._take()
+            yield from self._quarantine(bad)
+
+    def _quarantine(self, bad: Bad) -> Iterator[pa.RecordBatch]:
+        """Rows with the raw bytes, in pieces that a batch holds."""
+        import pyarrow as pa
+
+        with UnitReader(self.split.place) as reader:
+            begin = bad.begin
+            while begin < bad.end:
+                end = min(bad.end, begin + self.options.maxBatchBytes)
+                values = {
+                    "physicalOffset": begin,
+                    "size": end - begin,
+                    "body": reader.raw(begin, end) if "body" in self.columns else None,
+                    BAD_RECORD.name: bad.reason,
+                }
+                row = {name: [values.get(name)] for name in self.columns}
+                yield pa.RecordBatch.from_pydict(row, schema=self.schema)
+                begin = end
+
+    def _lose(self, bad: Bad) -> None:
+        ranges = self._lost_ranges()
+        if self.options.failOnDataLoss:
+            raise DataLost(
+                f"the log has no bytes from {bad.begin} to {bad.end} any more",
+                ranges,
+                file=bad.file,
+                hint="keep messages longer, or set failOnDataLoss=false to read what is there",
+            )
+        log.warning("%s: lost the log from %d to %d, %s", bad.file, bad.begin, bad.end, ranges)
+
+    def _lost_ranges(self) -> list[tuple[str, int, int, int]]:
+        """Which of the offsets that this task was to read are before the first that is left."""
+        place = self.split.place.refreshed()
+        queues = self.split.wanted.queues
+        if not place.has_queues or not (queues or self.split.ranges):
+            return []
+        bounds = StoreBounds(place)
+        try:
+            earliest = bounds.earliest()
+        finally:
+            bounds.close()
+        asked = [QueueRange(*queue[:4]) for queue in queues or ()] or self.split.ranges
+        return [
+            (topic, queue, start, min(end, earliest[topic, queue]))
+            for topic, queue, start, end in asked
+            if earliest.get((topic, queue), 0) > start
+        ]
+
+
+def corrupt(bad: Bad) -> CorruptRecord:
+    """The error for a bad part of the log."""
+    return CorruptRecord(
+        bad.file,
+        bad.position,
+        found=f"{bad.reason} (physical offsets {bad.begin} to {bad.end})",
+        hint="badRecords=skip goes on behind it, badRecords=quarantine gives its bytes as a row;"
+        " `penstock store repair` mends the store",
+    )

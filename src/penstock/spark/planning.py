@@ -1,0 +1,282 @@
+"""From what is wanted to the tasks that read it.
+
+Two ways to read: along the log, past records that are not wanted, or along the units of queues, from record
+to record. The first reads every byte of a stretch of the log once; the second only what is wanted, but every
+record with a cost of its own, and every queue by itself. The cheaper one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import UsageError
+from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.options import ReadOptions
+from penstock.spark.places import Place, open_places
+from penstock.spark.wanted import FOREVER, Wanted, wanted_of
+from penstock.store.directory import StoreDirectory
+from penstock.store.fault import FaultList
+from penstock.store.scan import LogScanner
+
+SEEK_COST = 16 << 10
+"""What jumping to a record costs, in bytes of log that could be read along in that time."""
+
+
+@dataclass(frozen=True)
+class LogSplit:
+    """Records that START at physical offsets [begin, end); the last one is read to its own end.
+
+    ``begin`` need not be the start of a record (``aligned``: it is, a queue says so): the reader finds the
+    first one, as the split before finds its last. Behind ``limit`` (None: unknown) nothing belongs to the
+    log.
+    """
+
+    place: Place
+    begin: int
+    end: int
+    limit: int | None = None
+    aligned: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one task reads: a stretch of the log, units of queues, or single records; of it, what is wanted."""
+
+    place: Place
+    wanted: Wanted
+    log: LogSplit | None = None
+    ranges: tuple[QueueRange, ...] = ()
+    offsets: tuple[int, ...] = ()
+
+
+def log_end(place: Place) -> int:
+    """Where the log ends: behind the last whole record that belongs to it.
+
+    With an owner at work that is the highest place a queue points to. Otherwise the tail is walked from the
+    last record that a queue knows, or from the start of the last file. Damage at the very end counts as part
+    of the log when somebody was told that it is stored: whoever reads it has to meet it.
+    """
+    directory = place.directory
+    files = directory.log_files
+    if not files:
+        return 0
+    if directory.is_live:
+        return max(directory.queued_end, files[0].begin)
+    for begin in _tail_starts(place, directory):
+        faults = FaultList()
+        scanner = LogScanner(directory, begin=begin, on_fault=faults)
+        read = sum(run.end for run in scanner.runs())
+        if not read and begin > files[0].begin:
+            continue
+        damaged = any((fault.physical_offset or 0) >= scanner.end for fault in faults.faults)
+        return files[-1].begin + files[-1].size if damaged and scanner.tail else scanner.end
+    return files[-1].begin
+
+
+def _tail_starts(place: Place, directory: StoreDirectory) -> Iterable[int]:
+    files = directory.log_files
+    if place.has_queues:
+        last = _last_queued(place)
+        if last is not None and files[0].begin <= last < files[-1].begin + files[-1].size:
+            yield last
+    for file in reversed(files):
+        yield file.begin
+
+
+def _last_queued(place: Place) -> int | None:
+    """Start of the last record that a queue points to."""
+    bounds = StoreBounds(place)
+    try:
+        last = None
+        for (topic, queue_id), end in bounds.latest().items():
+            unit = bounds.unit(topic, queue_id, end - 1)
+            if unit is not None and (last is None or unit[0] > last):
+                last = unit[0]
+        return last
+    finally:
+        bounds.close()
+
+
+def log_splits(
+    place: Place, *, split_bytes: int, begin: int | None = None, end: int | None = None
+) -> list[LogSplit]:
+    """The log of a place in pieces of about ``split_bytes``, in order, no byte of it twice or left out.
+
+    ``begin`` and ``end`` narrow it to records that start in [begin, end). No piece reaches over two files.
+    """
+    files = place.log_files
+    if not files:
+        return []
+    whole_end = log_end(place)
+    first = files[0].begin if begin is None else max(begin, files[0].begin)
+    stop = whole_end if end is None else min(end, whole_end)
+    made: list[LogSplit] = []
+    position = first
+    for file in files:
+        file_end = min(file.begin + file.size, stop)
+        if file_end <= position:
+            continue
+        if file.begin > position and not made:
+            position = file.begin
+        # A hole where a file is missing belongs to the piece before it: reading it reports the hole.
+        count = max(1, round((file_end - position) / split_bytes))
+        step = -(-(file_end - position) // count)
+        for number in range(count):
+            low = position + number * step
+            high = min(low + step, file_end)
+            if low < high:
+                made.append(LogSplit(place, low, high, whole_end))
+        position = file_end
+    return made
+
+
+def plan(
+    options: ReadOptions,
+    ranges: Sequence[QueueRange],
+    *,
+    columns: Sequence[str] = (),
+    bounds: StoreBounds | None = None,
+) -> list[Split]:
+    """The tasks that read these queue ranges of the one store that the options name."""
+    if bounds is None:
+        places = open_places(options.path)
+        if len(places) != 1:
+            raise UsageError(
+                f"the path names {len(places)} stores", hint="queue ranges belong to one store directory"
+            )
+        bounds = StoreBounds(places[0])
+    return plan_queues(bounds, options, ranges)
+
+
+def plan_places(options: ReadOptions) -> list[Split]:
+    """The tasks of a batch read: everything the options ask for, of every place."""
+    splits: list[Split] = []
+    for place in open_places(options.path):
+        if options.view == "commitlog" or not place.has_queues:
+            splits += plan_log(place, options)
+            continue
+        bounds = StoreBounds(place)
+        try:
+            splits += plan_queues(bounds, options, bounds.resolve(options))
+        finally:
+            bounds.close()
+    return splits
+
+
+def plan_log(place: Place, options: ReadOptions) -> list[Split]:
+    """Tasks that walk the whole log and judge each record by what it says of itself."""
+    if options.startingOffsets == "latest" or options.endingOffsets == "earliest":
+        return []
+    split_bytes = _split_bytes(options, sum(file.size for file in place.log_files))
+    wanted = _wanted_of_log(place, options)
+    return [Split(place, wanted, log=piece) for piece in log_splits(place, split_bytes=split_bytes)]
+
+
+def _wanted_of_log(place: Place, options: ReadOptions) -> Wanted:
+    looked_up = (
+        options.startingGroup is not None
+        or options.startingOffsetsByTimestamp is not None
+        or options.endingOffsetsByTimestamp is not None
+    )
+    given = isinstance(options.startingOffsets, dict) or isinstance(options.endingOffsets, dict)
+    if not looked_up and not (given and place.has_queues):
+        return wanted_of(options)
+    bounds = StoreBounds(place)
+    try:
+        ranges = bounds.resolve(options)
+    finally:
+        bounds.close()
+    return wanted_of(options, queues=tuple((*part, 0, FOREVER) for part in ranges))
+
+
+def _split_bytes(options: ReadOptions, whole: int) -> int:
+    if not options.minPartitions:
+        return options.splitBytes
+    return max(1, min(options.splitBytes, -(-whole // options.minPartitions)))
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Where the records of a queue range lie."""
+
+    range: QueueRange
+    low: int
+    high: int
+    size: int
+
+    @property
+    def count(self) -> int:
+        return self.range.end - self.range.start
+
+
+def plan_queues(bounds: StoreBounds, options: ReadOptions, ranges: Sequence[QueueRange]) -> list[Split]:
+    """Tasks for queue ranges: along the log, or along the units where few of its bytes are wanted."""
+    extents = [found for found in (_extent(bounds, part) for part in ranges) if found is not None]
+    if not extents:
+        return []
+    low, high = min(e.low for e in extents), max(e.high for e in extents)
+    along_units = sum(min(e.high - e.low, e.size + e.count * SEEK_COST) for e in extents)
+    if along_units < high - low:
+        return _unit_splits(bounds, options, extents)
+    return _log_splits(bounds, options, extents, low, high)
+
+
+def _extent(bounds: StoreBounds, part: QueueRange) -> _Extent | None:
+    """Blank units at the ends are stepped over; None if there is nothing else."""
+    first = next((u for u in bounds.units(*part) if u[2]), None)
+    if first is None:
+        return None
+    last = first
+    for offset in range(part.end - 1, first[0], -1):
+        unit = bounds.unit(part.topic, part.queue_id, offset)
+        if unit is not None:
+            last = (offset, unit[0], unit[1])
+            break
+    # An even sample is near enough: the sizes decide only how to read.
+    step = max(1, (part.end - part.start) // 16)
+    sizes = [
+        unit[1]
+        for offset in range(part.start, part.end, step)
+        if (unit := bounds.unit(part.topic, part.queue_id, offset)) is not None
+    ]
+    mean = sum(sizes) / max(1, len(sizes))
+    return _Extent(part, first[1], last[1] + last[2], int(mean * (part.end - part.start)))
+
+
+def _log_splits(
+    bounds: StoreBounds, options: ReadOptions, extents: Sequence[_Extent], low: int, high: int
+) -> list[Split]:
+    pieces = log_splits(bounds.place, split_bytes=_split_bytes(options, high - low), begin=low, end=high)
+    splits = []
+    for piece in pieces:
+        inside = [e for e in extents if e.low < piece.end and e.high > piece.begin]
+        if inside:
+            queues = tuple((*e.range, e.low, e.high) for e in inside)
+            splits.append(Split(bounds.place, wanted_of(options, queues=queues), log=piece))
+    return splits
+
+
+def _unit_splits(bounds: StoreBounds, options: ReadOptions, extents: Sequence[_Extent]) -> list[Split]:
+    """Ranges cut and packed so that each task reads about as much."""
+    costs = [e.size + e.count * SEEK_COST for e in extents]
+    budget = max(1, _split_bytes(options, sum(costs)))
+    packed: list[list[QueueRange]] = [[]]
+    room = budget
+    for extent, cost in zip(extents, costs, strict=True):
+        part, each = extent.range, max(1, cost // max(1, extent.count))
+        start = part.start
+        while start < part.end:
+            take = min(part.end - start, max(1, room // each))
+            packed[-1].append(part._replace(start=start, end=start + take))
+            start += take
+            room -= take * each
+            if room < each:
+                packed.append([])
+                room = budget
+    wanted = Wanted(tags=options.tags, keys=options.keys)
+    return [Split(bounds.place, wanted, ranges=tuple(ranges)) for ranges in packed if ranges]
