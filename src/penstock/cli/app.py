@@ -8,7 +8,9 @@ import typer
 
 from penstock.bench.command import app as bench_app
 from penstock.cli.configuration import app as config_app
+from penstock.cli.querying import sql
 from penstock.cli.sending import send
+from penstock.cli.sparking import app as spark_app
 from penstock.cli.storing import app as store_app
 from penstock.cli.tailing import tail
 
@@ -20,9 +22,11 @@ app = typer.Typer(
 )
 app.add_typer(store_app, name="store")
 app.add_typer(config_app, name="config")
+app.add_typer(spark_app, name="spark")
 app.add_typer(bench_app, name="bench")
 app.command("send")(send)
 app.command("tail")(tail)
+app.command("sql")(sql)
 
 
 def _show_version(wanted: bool) -> None:

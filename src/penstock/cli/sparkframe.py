@@ -1,0 +1,91 @@
+"""What every ``penstock spark`` command has in common: its options, a session, a progress bar."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+StorePlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="Store directory, or a URI that every worker opens: s3://, hdfs://, …"
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where Spark runs: local[2], spark://host:7077, yarn, k8s://…  [default: local[*]]",
+    ),
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. Repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")]
+
+
+@contextmanager
+def spark_session(master: str | None, conf: list[str] | None = None, *, name: str) -> Iterator[SparkSession]:
+    """A session for one command, stopped at its end. Says on a terminal that it starts: it takes seconds."""
+    from penstock.spark.session import session
+
+    with _status("starting Spark"):
+        spark = session(master, app_name=f"penstock {name}", config=settings_of("--conf", conf or []))
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def task_bar(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr. The callback takes how much is done and how much there is, in whatever is counted."""
+    if not (shown and sys.stderr.isatty()):
+        yield lambda done, whole: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn(what),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, whole: bar.update(task, completed=done, total=whole)
+
+
+@contextmanager
+def _status(what: str) -> Iterator[None]:
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+def settings_of(option: str, pairs: list[str]) -> dict[str, str]:
+    """The NAME=VALUE pairs of a repeated option."""
+    settings = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise UsageError(f"{option} {pair!r} is no setting", hint=f"as in {option} name=value")
+        settings[name] = value
+    return settings
