@@ -1,0 +1,167 @@
+"""The peers of ``penstock bench spark`` do the same work; its parts that can be wrong without a benchmark."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import open_store
+from penstock.bench.child import ChildFailed
+from penstock.bench.row import Row
+from penstock.bench.spark.data import QUEUES, TOPICS, Dataset, write_store
+from penstock.bench.spark.groups import Plan, compare
+from penstock.bench.spark.processes import Peak, descendants, sample, watching
+from penstock.bench.spark.scanners import scan_side_by_side, scanners
+from penstock.bench.spark.turns import Measured, SparkScale, Spec, Turns
+from penstock.format.record import decode_record
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+COUNT = 5_000
+SEGMENT = 256 << 10
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bench") / "store"
+    write_store(path, COUNT, segment=SEGMENT)
+    return path
+
+
+def test_messages_of_the_bench_are_about_200_bytes_and_spread_evenly(store: Path) -> None:
+    opened: Any
+    with open_store(store, read_only=True) as opened:
+        ends = [opened.max_offset(*queue) for queue in opened.queues()]
+        mean = opened.max_physical_offset / COUNT
+    assert len(ends) == TOPICS * QUEUES and sum(ends) == COUNT
+    assert max(ends) - min(ends) <= 1
+    assert 190 <= mean <= 215
+
+
+def test_source_of_tuples_reads_the_same_messages(store: Path) -> None:
+    from penstock.bench.spark.tuplesource import TupleReader
+    from penstock.spark.schema import NAMES
+
+    reader = TupleReader(str(store))
+    rows = [dict(zip(NAMES, row, strict=True)) for part in reader.partitions() for row in reader.read(part)]
+    assert len(rows) == COUNT
+    opened: Any
+    with open_store(store, read_only=True) as opened:
+        for row in rows[::500]:
+            message = opened.lookup(row["physicalOffset"])
+            assert (row["topic"], row["queueId"], row["queueOffset"]) == (
+                message.topic,
+                message.queue_id,
+                message.queue_offset,
+            )
+            assert (row["body"], row["keys"], row["tags"]) == (message.body, message.keys, message.tags)
+            assert (row["properties"], row["size"]) == (message.properties, message.size)
+            assert (row["msgId"], row["bornHost"]) == (message.message_id, message.born_host)
+            assert row["storeTimestamp"].timestamp() * 1000 == pytest.approx(message.store_timestamp)
+
+
+def test_row_writer_encodes_records_of_the_format(tmp_path: Path) -> None:
+    from penstock.bench.spark.rowwriter import RowWriter, Written
+
+    rows = [
+        {"topic": f"T{n % 2}", "queueId": n % 3, "keys": f"k{n}", "tags": None, "body": bytearray(b"b%d" % n)}
+        for n in range(50)
+    ]
+    message = RowWriter(str(tmp_path)).write(iter(rows))  # type: ignore[arg-type]
+    assert isinstance(message, Written) and message.rows == 50
+    data, at = Path(message.path).read_bytes(), 0
+    for row in rows:
+        record = decode_record(data, at)
+        assert (record.topic, record.queue_id, bytes(record.body)) == (
+            row["topic"],
+            row["queueId"],
+            row["body"],
+        )
+        assert record.physical_offset == at
+        assert record.body_crc == zlib.crc32(record.body) & 0x7FFFFFFF
+        at += record.total_size
+    assert at == len(data)
+
+
+def test_scanners_share_the_log_and_see_every_record(store: Path) -> None:
+    with scanners(2) as children:
+        assert scan_side_by_side(children, store) == COUNT
+        assert all(child.alive for child in children)
+
+
+def test_scanners_do_not_overlook_damage(store: Path, tmp_path: Path) -> None:
+    import shutil
+
+    hurt = shutil.copytree(store, tmp_path / "store")
+    file = hurt / "commitlog" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    data[90] ^= 1  # in the first body
+    file.write_bytes(data)
+    with scanners(1) as children, pytest.raises(ChildFailed, match="damage"):
+        scan_side_by_side(children, hurt)
+
+
+def test_memory_of_processes_below_is_seen() -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        assert child in descendants(os.getpid())
+        peak = Peak()
+        sample(os.getpid(), peak)
+        with watching(os.getpid()) as watched:
+            assert child in descendants(os.getpid())
+        assert peak.workers > 0 and watched.workers > 0
+    finally:
+        os.write(writing, b"x")
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.fixture
+def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float]], Turns]:
+    """Turns whose sides answer at once, with given seconds."""
+
+    def make(seconds: dict[str, float]) -> Turns:
+        made = Turns.make(tmp_path, SparkScale(rounds=3), lambda text: None)
+        monkeypatch.setattr(
+            made, "measure", lambda spec: Measured(spec.data.rows, [seconds[spec.source]], workers=1)
+        )
+        return made
+
+    return make
+
+
+def test_rows_compare_rates_and_unneeded_sides_do_not_run(
+    turns: Callable[[dict[str, float]], Turns], tmp_path: Path
+) -> None:
+    data, slow = Dataset(tmp_path, tmp_path, 1000, 200_000), Dataset(tmp_path, tmp_path, 100, 20_000)
+    sides = {
+        "ours": Spec("all", data),
+        "slow": Spec("all", slow, "tuples"),
+        "other": Spec("all", data, "nobody"),
+    }
+    plans = [
+        Plan("all-tuples", "all columns", "ours", "slow", "tuples", 5.0),
+        Plan("all-parquet", "all columns", "ours", "other", "Parquet", 0.75),
+    ]
+    made = turns({"ours": 2.0, "tuples": 1.0})
+    [row] = compare(made, "columns", sides, plans, lambda key: key == "all-tuples")
+    assert isinstance(row, Row)
+    assert (row.ours, row.peer, row.ratio, row.reached) == (500.0, 100.0, 5.0, True)
+    assert row.to_json()["mib_per_s"] == pytest.approx(500 * 200 / (1 << 20))
+    assert len(row.to_json()["rounds"]["ours"]) == 3
+
+
+def test_path_of_a_side_is_what_it_reads(tmp_path: Path) -> None:
+    data = Dataset(tmp_path / "store", tmp_path / "parquet", 1, 1)
+    assert Spec("all", data).path == Spec("all", data, "tuples").path == data.store
+    assert Spec("all", data, "parquet").path == Spec("write", data).path == data.parquet
