@@ -288,3 +288,45 @@ def test_s20_power_cut_at_any_moment_loses_no_message_and_makes_none_early(
         assert all(record.store_timestamp >= deliver_at[record.body] for record in delivered)
         # Only what was delivered since the last flush may come again.
         assert max(Counter(survivor.bodies("t")).values()) <= 2
+
+
+def wheel_copies(store: FakeStore) -> list[str]:
+    return [e.name for e in store.storage.listdir("/store") if e.name.startswith("timerwheel.")]
+
+
+def test_s20_wheel_written_whole_is_brought_up_from_the_timer_log(
+    store: FakeStore, clock: ManualClock, small_wheel: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two whole copies the timer log alone knows what was added: nothing is lost or doubled."""
+    monkeypatch.setattr("penstock.store.timersnapshot.WHEEL_SIZE", 2 * 640 * 32)
+    store.config = store.config.replace(timer_wheel_snapshot_flush=True)
+    timer = open_timer(store)
+    for number in range(20):
+        put(store, str(number).encode(), 60_000 + 1000 * (number % 10))
+    timer.run_once()
+    timer.flush()
+    (first,) = wheel_copies(store)
+    for number in range(20, 50):
+        put(store, str(number).encode(), 60_000 + 1000 * (number % 10))
+    timer.run_once()
+    timer.flush()
+    assert wheel_copies(store) == [first]  # too soon for another
+    expected = slots(timer)
+    timer.abandon()
+    timer = TimerMessageStore(store)
+    assert not timer.load().wheel_rebuilt
+    assert slots(timer) == expected
+    timer.stop()
+    assert len(wheel_copies(store)) == 1 and wheel_copies(store) != [first]
+    timer = open_timer(store)
+    assert run(timer, clock, 120_000, step=1000) == 50
+    assert len(store.bodies("t")) == 50
+
+
+def test_whole_copies_of_another_owner_go_when_the_wheel_moves_on(store: FakeStore) -> None:
+    """RocketMQ would take the copy for newer than the file."""
+    store.storage.create_file("/store/timerwheel.5200", b"x")
+    timer = open_timer(store)
+    fill(store, timer)
+    timer.stop()
+    assert wheel_copies(store) == []

@@ -57,6 +57,8 @@ ALIASES: dict[str, str] = {
     "timerRollWindowSlot": "timer_roll_window_slot",
     "timerMaxDelaySec": "timer_max_delay_sec",
     "timerFlushIntervalMs": "timer_flush_interval_ms",
+    "timerWheelSnapshotFlush": "timer_wheel_snapshot_flush",
+    "timerWheelSnapshotIntervalMs": "timer_wheel_snapshot_interval_ms",
     "timerCongestNumEachSlot": "timer_congest_num_each_slot",
     "transactionTimeOut": "transaction_time_out_ms",
     "transactionCheckMax": "transaction_check_max",

@@ -131,6 +131,8 @@ class StoreConfig:
     timer_roll_window_slot: int = _behaviour(172_800)
     timer_max_delay_sec: int = _behaviour(259_200, 1)
     timer_flush_interval_ms: int = _behaviour(1000, 10, _DAY_MS)
+    timer_wheel_snapshot_flush: bool = _behaviour(False)
+    timer_wheel_snapshot_interval_ms: int = _behaviour(10_000, 10, _DAY_MS)
     timer_congest_num_each_slot: int = _behaviour(_INT32, 1)
 
     # -- behaviour: transactions --------------------------------------------------------------------------

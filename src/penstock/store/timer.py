@@ -59,7 +59,12 @@ class TimerMessageStore:
         self._precision = config.timer_precision_ms
         self._window = _roll_window(config.timer_roll_window_slot) * self._precision
         self.log = TimerLog(store.storage, f"{root}/timerlog", config.mapped_file_size_timer_log)
-        self.wheel = TimerWheel(store.storage, f"{root}/timerwheel", self._precision)
+        self.wheel = TimerWheel(
+            store.storage,
+            f"{root}/timerwheel",
+            self._precision,
+            snapshots=config.timer_wheel_snapshot_flush,
+        )
         self.metrics = TimerMetrics(store.storage, f"{root}/config/timermetrics", store.clock)
         self._checkpoint_file = TimerCheckpointFile(store.storage, f"{root}/config/timercheck")
         self._checkpoint = TimerCheckpoint()
@@ -68,9 +73,11 @@ class TimerMessageStore:
         self._replay_before = 0
         self._replay_fired_before = 0
         self._dirty = False
+        self._stopping = False
         self._failure: FlushFailed | None = None
         self._lock = threading.RLock()
         self._flushed_at = self._cleaned_at = store.clock.monotonic()
+        self._snapshot_at = float("-inf")
         self._thread = ServiceThread("penstock-timer", self._step)
         self.read_time = 0
         self.write_time = 0
@@ -103,7 +110,7 @@ class TimerMessageStore:
         """End the thread, make the progress durable and let go of the files."""
         self._thread.stop()
         with self._lock:
-            self._dirty = True
+            self._dirty = self._stopping = True
             try:
                 self.flush()
             finally:
@@ -168,10 +175,20 @@ class TimerMessageStore:
             self._cleaned_at = self._store.clock.monotonic()
             return self.log.delete_before(self._store.min_physical_offset)
 
+    def _flush_wheel(self) -> None:
+        """A whole copy is large: now and then is enough, the timer log has the rest."""
+        now = self._store.clock.monotonic()
+        interval = self._store.config.timer_wheel_snapshot_interval_ms / 1000
+        if self._store.config.timer_wheel_snapshot_flush:
+            if now - self._snapshot_at < interval and not self._stopping:
+                return
+            self._snapshot_at = now
+        self.wheel.flush(self.log.flushed_position)
+
     def _flush(self) -> None:
         self._store.flush()
         self.log.flush()
-        self.wheel.flush()
+        self._flush_wheel()
         before = self._checkpoint
         version = DataVersion(before.state_version, before.version_counter, before.version_timestamp)
         version = version.next(self._store.clock.now_ms(), before.state_version)

@@ -76,7 +76,12 @@ def recover(
         wheel.clear()
         _add(wheel, log.scan(log.begin_position), read_time)
     else:
-        _add(wheel, log.scan(flushed), read_time)
+        since = (
+            flushed
+            if wheel.log_position is None
+            else max(min(wheel.log_position, flushed), log.begin_position)
+        )
+        _add(wheel, log.scan(since), read_time)
 
     queue_offset, replay_before = _queue_offset(store, checkpoint, end, last)
     return TimerRecovery(read_time, queue_offset, replay_before, end, cut, rebuilt)

@@ -20,6 +20,7 @@ from penstock.format.timerunit import (
     encode_wheel_slot,
 )
 from penstock.store.timerlog import make_durable
+from penstock.store.timersnapshot import WheelSnapshots
 
 _PAGE = 4096
 _SLOTS_PER_PAGE = _PAGE // WHEEL_SLOT_SIZE
@@ -34,8 +35,11 @@ class TimerWheel:
     One thread changes it; others may ask for slots at any time. Only pages that hold a slot take memory.
     """
 
-    def __init__(self, storage: Storage, path: str, precision_ms: int) -> None:
-        """Open the file, or make it. CorruptFile when it has a length that no wheel has."""
+    def __init__(self, storage: Storage, path: str, precision_ms: int, *, snapshots: bool = False) -> None:
+        """Open the file, or make it. CorruptFile when it has a length that no wheel has.
+
+        With ``snapshots`` the newest whole copy is taken instead, if there is one, and ``flush`` writes another.
+        """
         length = storage.stat(path).size if storage.exists(path) else 0
         if length not in (0, WHEEL_SIZE):
             raise CorruptFile(
@@ -49,7 +53,15 @@ class TimerWheel:
         self._file: SparseFile = storage.open_sparse(path, WHEEL_SIZE, create=True)
         self._pages: dict[int, bytearray] = {}
         self._dirty: set[int] = set()
-        if not self.is_new:
+        self._snapshots = WheelSnapshots(storage, path)
+        self._whole = snapshots
+        position = self._snapshots.newest() if snapshots else None
+        self.log_position = position
+        """How far the timer log was when a whole copy was made; None for the file, which follows the checkpoint."""
+        if position is not None:
+            self.is_new = False
+            self._take(0, self._snapshots.read(position))
+        elif not self.is_new:
             self._load()
 
     def slot(self, time_ms: int) -> WheelSlot | None:
@@ -109,16 +121,25 @@ class TimerWheel:
                 yield tick * self.precision_ms, slot
             tick += 1
 
-    def flush(self) -> bool:
-        """Make every change durable; False when there was none."""
+    def flush(self, log_position: int = 0) -> bool:
+        """Make every change durable; False when there was none. The timer log is durable up to a position."""
         if not self._dirty and not self.is_new:
             return False
+        if self._whole:
+            content = bytearray(WHEEL_SIZE)
+            for page, held in self._pages.items():
+                content[page * _PAGE : page * _PAGE + len(held)] = held
+            self._snapshots.write(log_position, bytes(content))
+            self._dirty.clear()
+            self.is_new = False
+            return True
         pages = sorted(self._dirty)
         for page in pages:
             self._file.write(page * _PAGE, bytes(self._pages[page]))
         make_durable(self._file)
         self._dirty.difference_update(pages)
         self.is_new = False
+        self._snapshots.remove()
         return True
 
     def close(self) -> None:
@@ -136,9 +157,11 @@ class TimerWheel:
     def _load(self) -> None:
         for position in range(0, WHEEL_SIZE, _READ):
             chunk = self._file.read(position, min(_READ, WHEEL_SIZE - position))
-            if chunk == _NOTHING[: len(chunk)]:
-                continue
-            for begin in range(0, len(chunk), _PAGE):
-                page = chunk[begin : begin + _PAGE]
-                if any(page):
-                    self._pages[(position + begin) // _PAGE] = bytearray(page)
+            if chunk != _NOTHING[: len(chunk)]:
+                self._take(position, chunk)
+
+    def _take(self, position: int, content: bytes) -> None:
+        for begin in range(0, len(content), _PAGE):
+            page = content[begin : begin + _PAGE]
+            if page.count(0) != len(page):
+                self._pages[(position + begin) // _PAGE] = bytearray(page)
