@@ -1,7 +1,7 @@
 """Whole copies of the timer wheel, ``timerwheel.<timer log position>``: RocketMQ's other way to keep it.
 
-With ``timer_wheel_snapshot_flush`` the wheel is written whole now and then instead of page by page; the name says
-how far the timer log was then. The newest copy counts, and units behind its position come from the timer log.
+With ``timer_wheel_snapshot_flush`` the wheel is written whole now and then instead of page by page; the name
+says how far the timer log was then. The newest copy counts; units behind its position come from the timer log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WheelSnapshots:
         self.remove(but=position)
 
     def remove(self, but: int | None = None) -> None:
-        """Remove the copies. One that is older than the wheel's own file must not be found by the next owner."""
+        """Remove the copies: the next owner must not find one that is older than the wheel's own file."""
         gone = [position for position, _ in self._found() if position != but]
         for position in gone:
             self._storage.unlink(self._path(position))

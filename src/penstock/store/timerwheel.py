@@ -38,7 +38,7 @@ class TimerWheel:
     def __init__(self, storage: Storage, path: str, precision_ms: int, *, snapshots: bool = False) -> None:
         """Open the file, or make it. CorruptFile when it has a length that no wheel has.
 
-        With ``snapshots`` the newest whole copy is taken instead, if there is one, and ``flush`` writes another.
+        With ``snapshots`` the newest whole copy is taken instead, if there is one; ``flush`` writes another.
         """
         length = storage.stat(path).size if storage.exists(path) else 0
         if length not in (0, WHEEL_SIZE):
@@ -57,7 +57,7 @@ class TimerWheel:
         self._whole = snapshots
         position = self._snapshots.newest() if snapshots else None
         self.log_position = position
-        """How far the timer log was when a whole copy was made; None for the file, which follows the checkpoint."""
+        """How far the timer log was when the whole copy was made; None for the file: the checkpoint says it."""
         if position is not None:
             self.is_new = False
             self._take(0, self._snapshots.read(position))
