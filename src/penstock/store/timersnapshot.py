@@ -1,7 +1,7 @@
 """Whole copies of the timer wheel, ``timerwheel.<timer log position>``: RocketMQ's other way to keep it.
 
 With ``timer_wheel_snapshot_flush`` the wheel is written whole now and then instead of page by page; the name
-says how far the timer log was then. The newest copy counts; units behind its position come from the timer log.
+says how far the timer log was then. The newest counts; units behind its position come from the timer log.
 """
 
 from __future__ import annotations

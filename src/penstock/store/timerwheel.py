@@ -57,7 +57,7 @@ class TimerWheel:
         self._whole = snapshots
         position = self._snapshots.newest() if snapshots else None
         self.log_position = position
-        """How far the timer log was when the whole copy was made; None for the file: the checkpoint says it."""
+        """How far the timer log was when the whole copy was made; None: the checkpoint says it."""
         if position is not None:
             self.is_new = False
             self._take(0, self._snapshots.read(position))
