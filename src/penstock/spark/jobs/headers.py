@@ -1,4 +1,6 @@
-"""The records of a split as columns, with the bytes they were read from: what the tasks of several jobs walk over."""
+"""The records of a split as columns, with the bytes they were read from: what the tasks of several jobs walk
+over.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MAX_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some records in a row. ``view`` holds exactly them, from physical offset ``base`` on, until the next piece."""
+    """Some records in a row. ``view`` holds exactly them, from physical offset ``base`` on, until the next
+    piece.
+    """
 
     batch: pyarrow.RecordBatch
     view: memoryview
@@ -30,7 +34,8 @@ class Piece:
 def header_pieces(
     split: LogSplit, columns: Sequence[str], *, check_crc: bool = False, skip_damage: bool = True
 ) -> Iterator[Piece]:
-    """The records of a split in order. Bodies are not looked at unless ``columns`` or ``check_crc`` asks for them.
+    """The records of a split in order. Bodies are not looked at unless ``columns`` or ``check_crc`` asks for
+    them.
 
     A place without whole records is passed over; without ``skip_damage`` it raises CorruptRecord.
     """

@@ -42,9 +42,9 @@ class DayBytes:
 class Retention:
     """The plan. ``bytes_per_day`` is the mean over the last ``window_hours`` of traffic, a week at most.
 
-    ``days_held`` is how many days of such traffic fit into ``disk_bytes``, ``days_until_full`` how many more days
-    fit beside what is there; None when nothing comes in or the disk is unknown. ``kept_bytes`` is what it takes to
-    keep so many days.
+    ``days_held`` is how many days of such traffic fit into ``disk_bytes``, ``days_until_full`` how many more
+    days fit beside what is there; None when nothing comes in or the disk is unknown. ``kept_bytes`` is what
+    it takes to keep so many days.
     """
 
     days: list[DayBytes]

@@ -21,7 +21,9 @@ _LOG_GAMMA = math.log(_GAMMA)
 
 
 def bucket_column(values: Any) -> Any:
-    """The bucket of each whole number of an Arrow array: 0 for zero and below, else 1 and more, by its logarithm."""
+    """The bucket of each whole number of an Arrow array: 0 for zero and below, else 1 and more, by its
+    logarithm.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -62,10 +64,10 @@ def quantiles(counts: Mapping[int, int], wanted: Iterable[float]) -> dict[str, f
 class FrequentItems:
     """Counters of (topic, item), at most ``capacity`` for each topic: Misra and Gries' summary.
 
-    ``total[topic]`` is the number of items counted. An item's counter is too low by ``error[topic]`` at most, and
-    that is at most the total divided by ``capacity + 1``: so every item that is more frequent than that has a
-    counter. Where the error is 0 all counters are exact. Counters, totals and errors of several add up to those of
-    their union.
+    ``total[topic]`` is the number of items counted. An item's counter is too low by ``error[topic]`` at
+    most, and that is at most the total divided by ``capacity + 1``: so every item that is more frequent than
+    that has a counter. Where the error is 0 all counters are exact. Counters, totals and errors of several
+    add up to those of their union.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -126,7 +128,8 @@ class FrequentItems:
                 continue
             mine = pc.equal(table["topic"], topic)
             own = table.filter(mine)
-            # What the first item without a counter has, everybody loses: so nobody loses more than their share.
+            # What the first item without a counter has, everybody loses: so nobody loses more than their
+            # share.
             order = pc.sort_indices(own["count"], sort_keys=[("count", "descending")])
             lost = own["count"][order[self.capacity].as_py()].as_py()
             own = own.set_column(2, "count", pc.subtract(own["count"], lost)).filter(

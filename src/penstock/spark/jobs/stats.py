@@ -1,4 +1,6 @@
-"""Statistics of a store: traffic, sizes, delays, tags, hot keys, consumer lag, and how long the disk will do."""
+"""Statistics of a store: traffic, sizes, delays, tags, hot keys, consumer lag, and how long the disk will
+do.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ _FILLER = FILLER_TOPIC.decode()
 class Spread:
     """How some numbers are spread. ``low`` and ``high`` are exact, ``quantiles`` are within one per cent.
 
-    ``histogram`` has (value, number of messages) with one value for a bucket of values within one per cent of it.
+    ``histogram`` has (value, number of messages) with one value for a bucket of values within one per cent
+    of it.
     """
 
     low: int
@@ -45,7 +48,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A tag or key and the number of times it occurs, exactly. ``share`` is of all tags or keys of its topic."""
+    """A tag or key and the number of times it occurs, exactly. ``share`` is of all tags or keys of its
+    topic.
+    """
 
     item: str
     rows: int
@@ -84,8 +89,8 @@ class HourStats:
 
 @dataclass(frozen=True, slots=True)
 class StatsResult:
-    """What the statistics found. ``records`` and ``bytes`` are all whole records of the log, as `verify` counts them;
-    ``fillers`` of them cover places where damage was contained, and belong to no topic.
+    """What the statistics found. ``records`` and ``bytes`` are all whole records of the log, as `verify`
+    counts them; ``fillers`` of them cover places where damage was contained, and belong to no topic.
     """
 
     path: str
@@ -119,8 +124,9 @@ def stats(
 ) -> StatsResult:
     """Statistics of one store, or of segments without a store around them (then without lag).
 
-    Every key (and tag) that is more than one in ``hot_keys`` of its topic's is reported, with its exact count.
-    ``disk_bytes``: what the log may take on its disk; without it, what the disk has up to RocketMQ's limit.
+    Every key (and tag) that is more than one in ``hot_keys`` of its topic's is reported, with its exact
+    count. ``disk_bytes``: what the log may take on its disk; without it, what the disk has up to RocketMQ's
+    limit.
     """
     if hot_keys < 1:
         raise UsageError("hot_keys is at least 1")

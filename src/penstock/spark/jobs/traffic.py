@@ -19,9 +19,11 @@ SCHEMA = (
     "kind string, topic string, queueId int, bucket bigint, item string,"
     " rows bigint, bytes bigint, low bigint, high bigint"
 )
-"""Rows of partial sums: equal (kind, topic, queueId, bucket, item) add up, ``low`` by its least, ``high`` by its most.
+"""Rows of partial sums: equal (kind, topic, queueId, bucket, item) add up, ``low`` by its least, ``high`` by
+its most.
 
-* ``hour``: messages and bytes of a queue in an hour (``bucket``, hours since 1970); least and greatest queue offset
+* ``hour``: messages and bytes of a queue in an hour (``bucket``, hours since 1970); least and greatest queue
+  offset
 * ``time``: least and greatest store time of a topic
 * ``size``, ``delay``: numbers of messages by :func:`~penstock.spark.jobs.sketch.bucket_column`; extremes
 * ``tag``, ``key``: counters of frequent items; ``-error`` behind it: by how much the topic's may be too low;
