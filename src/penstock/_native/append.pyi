@@ -4,6 +4,7 @@ from typing import Any, overload
 from penstock._native.encode import Encoder
 from penstock._native.flush import Flusher
 from penstock._native.mapping import Mapping
+from penstock._native.queue import Queue
 from penstock._native.signal import Signal
 
 HOOK: int
@@ -87,5 +88,8 @@ class Appender:
         wait: bool = True,
         whole: bool = False,
     ) -> Any: ...
+    def put_records(
+        self, records: Any, slots: Any, queues: list[Queue], now: int = -1
+    ) -> tuple[int, str | None]: ...
     def lock(self) -> None: ...
     def unlock(self) -> None: ...

@@ -138,7 +138,9 @@ def detect(storage: Storage, root: str, config: StoreConfig) -> StoreConfig:
         return config
     except NotADirectoryError:
         raise NotAStore("this is a file", file=root, hint="a store is a directory") from None
-    ours = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "lost+found"]
+    # A write from Spark stages its records before there is a store.
+    beside = ("lost+found", "penstock.spark")
+    ours = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in beside]
     if not ours:
         return config
     require_store(storage, root)

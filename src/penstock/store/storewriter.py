@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import msgspec
 
 from penstock._native.append import HOOK, PutResult, PutResults, refusal
+from penstock._native.mapping import Mapping
 from penstock.clock import SystemClock
 from penstock.errors import FlushFailed, MessageRejected, PenstockError, StoreError, StoreReadOnly
 from penstock.files.failure import store_error
@@ -78,17 +80,21 @@ class StoreWriter:
             return self._put_many_hooked(batch)
         return results  # type: ignore[no-any-return]
 
-    def put_records(self, records: bytes, slots: memoryview, queues: Sequence[tuple[str, int]]) -> None:
+    def put_records(
+        self, records: bytes | memoryview, slots: memoryview, queues: Sequence[tuple[str, int]]
+    ) -> None:
         """Append finished records in bulk; the bytes are those ``put_many`` would write.
 
         Each record is whole but for queue offset, physical offset and store time; record ``i`` belongs to
         ``queues[slots[i]]`` (32-bit numbers). Does not wait for the disk: call ``flush``. Raises when not all
         were appended, and then a first part of them may be in the log.
         """
-        natives = [self._queues.native(topic, queue_id) for topic, queue_id in queues]
-        for place, native in enumerate(natives):
+        natives = []
+        for topic, queue_id in queues:
+            native = self._queues.native(topic, queue_id)
             if native is None:
-                raise MessageRejected("MESSAGE_ILLEGAL", f"the queue {queues[place]} is not allowed")
+                raise MessageRejected("MESSAGE_ILLEGAL", f"the queue {topic!r}-{queue_id} is not allowed")
+            natives.append(native)
         try:
             done, reason = self._appender.put_records(records, slots, natives, self._now())
         except OSError as error:
@@ -100,8 +106,17 @@ class StoreWriter:
                 file=self._log.folder,
             )
 
+    def log_files(self, begin: int) -> list[Mapping]:
+        """The log from the file on that holds ``begin``, as it is mapped."""
+        files = self._log.files.files
+        return [file.mapping for file in files if file.file_from_offset + file.file_size > begin]
+
     async def put_async(self, message: Message) -> PutResult:
         """As ``put``; waits for the disk without holding up the event loop. Many may wait at once."""
+        awaited = self._log.awaited_file(len(message.body) if message.body is not None else 0)
+        if awaited is not None:
+            # Only until it is there: whether it could be made, the put itself finds out.
+            await asyncio.wait([asyncio.wrap_future(awaited)], timeout=self._log.allocate.wait_seconds)
         try:
             result = self._put(message, -1, False, False)
             if result is HOOK:

@@ -1,0 +1,43 @@
+from collections.abc import Sequence
+from typing import Any
+
+COLUMNS: tuple[str, ...]
+DONE: int
+NEED_QUEUE: int
+SPECIAL: int
+NO_TOPIC: int
+LONG_BODY: int
+LONG_PROPERTIES: int
+LONG_RECORD: int
+SEPARATOR: int
+BAD_QUEUE: int
+NO_MEMORY: int
+
+class RecordEncoder:
+    def __init__(
+        self,
+        host: bytes,
+        max_body: int,
+        max_record: int,
+        unique_prefix: bytes,
+        queue_count: int,
+        first_queue: int = 0,
+        default_topic: bytes | None = None,
+    ) -> None: ...
+    @property
+    def row(self) -> int: ...
+    @property
+    def queues(self) -> list[tuple[str, int]]: ...
+    @property
+    def wanted(self) -> tuple[bytes, int]: ...
+    @property
+    def size(self) -> int: ...
+    def begin(self, batch: Any, names: Sequence[str | None]) -> None: ...
+    def run(self, now: int) -> int: ...
+    def add_queue(self, topic: bytes, queue_id: int) -> int: ...
+    def add_record(self, record: bytes, slot: int) -> None: ...
+    def choose(self) -> int: ...
+    def unique_key(self) -> str: ...
+    def take(self) -> tuple[bytes, bytes]: ...
+
+def match_records(log: Any, staged: Any) -> tuple[int, int, int]: ...

@@ -1,0 +1,623 @@
+"""Rows become records in bulk, whole but for queue offset, physical offset and store time. Plain twin: format.staged.
+
+The columns are read where Arrow keeps them; no Python object is made per row. A row that needs judgement (a queue seen
+for the first time, a delivery that is to happen later) stops the run, and the caller helps.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy
+
+from penstock._native.arrowin cimport (
+    INT64, MAP, NOTHING, TEXT, LARGE_TEXT, ArrowArray, ArrowSchema, Column, is_null, number_at, take_column, text_at,
+)
+from penstock._native.encode import month_of
+from penstock._native.endian cimport put16, put32, put64
+from penstock._native.record cimport (
+    MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, hash_text, parse_record,
+    penstock_crc32, penstock_crc_setup,
+)
+
+penstock_crc_setup()
+
+COLUMNS = (
+    "topic", "body", "keys", "tags", "properties", "queueId", "orderKey", "uniqKey", "flag", "sysFlag", "bornTimestamp", "delay",
+    "deliverAt",
+)
+
+cdef enum:
+    C_TOPIC = 0
+    C_BODY = 1
+    C_KEYS = 2
+    C_TAGS = 3
+    C_PROPERTIES = 4
+    C_QUEUE_ID = 5
+    C_ORDER_KEY = 6
+    C_UNIQUE_KEY = 7
+    C_FLAG = 8
+    C_SYS_FLAG = 9
+    C_BORN = 10
+    C_DELAY = 11
+    C_DELIVER_AT = 12
+    COLUMN_COUNT = 13
+    MAX_QUEUE = 65536
+    KEPT_FLAGS = 0x703  # compression, its kind, and that several tags are given: what is said of the body and tags
+
+DONE, NEED_QUEUE, SPECIAL, NO_TOPIC, LONG_BODY, LONG_PROPERTIES, LONG_RECORD, SEPARATOR, BAD_QUEUE, NO_MEMORY = range(10)
+
+cdef enum:
+    S_DONE = 0
+    S_NEED_QUEUE = 1
+    S_SPECIAL = 2
+    S_NO_TOPIC = 3
+    S_LONG_BODY = 4
+    S_LONG_PROPERTIES = 5
+    S_LONG_RECORD = 6
+    S_SEPARATOR = 7
+    S_BAD_QUEUE = 8
+    S_NO_MEMORY = 9
+
+cdef const char* HEX = b"0123456789ABCDEF"
+
+cdef struct Topic:
+    uint8_t* name
+    int32_t length
+    uint32_t hash
+    int32_t* slots       # by queue id; -1 where the queue has not been seen
+    int32_t slot_count
+
+
+cdef inline bint is_plain(const uint8_t* p, int32_t n) noexcept nogil:
+    cdef int32_t i
+    for i in range(n):
+        if p[i] == 1 or p[i] == 2:
+            return False
+    return True
+
+
+cdef inline bint named(Span name, const char* text, int32_t n) noexcept nogil:
+    return name.length == n and memcmp(name.at, text, n) == 0
+
+
+cdef inline bint asks_for_more(Span name) noexcept nogil:
+    """Whether a property makes the store do more than keep the message: such rows are judged one by one."""
+    if name.length < 5 or name.length > 20:
+        return False
+    if name.at[0] == c"D":
+        return named(name, b"DELAY", 5)
+    if name.at[0] == c"T":
+        return named(name, b"TIMER_DELAY_SEC", 15) or named(name, b"TIMER_DELAY_MS", 14) or named(name, b"TIMER_DELIVER_MS", 16)
+    if name.at[0] == c"I":
+        return named(name, b"INNER_NUM", 9) or named(name, b"INNER_MULTI_DISPATCH", 20)
+    return False
+
+
+cdef inline bint never_stored(Span name) noexcept nogil:
+    return (name.length >= 16 and memcmp(name.at, b"__RMQ.TRANSIENT.", 16) == 0) or named(name, b"__CRC32#", 8)
+
+
+cdef inline uint8_t* put_pair(uint8_t* p, const char* name, int32_t n, Span value) noexcept nogil:
+    memcpy(p, name, n)
+    p[n] = 1
+    memcpy(p + n + 1, value.at, value.length)
+    p[n + 1 + value.length] = 2
+    return p + n + value.length + 2
+
+
+cdef class RecordEncoder:
+    """Encodes batches of rows, one after the other, into a buffer that is taken out when it is long enough."""
+
+    cdef Column columns[COLUMN_COUNT]
+    cdef Column names
+    cdef Column values
+    cdef object schema_capsule
+    cdef object array_capsule
+    cdef int64_t rows
+    cdef readonly int64_t row          # of the batch: the next one
+    cdef Topic* topics
+    cdef int32_t topic_count
+    cdef int32_t topic_capacity
+    cdef int32_t* table
+    cdef int32_t table_size
+    cdef int32_t last_topic
+    cdef readonly list queues          # (topic, queue id) by slot
+    cdef bytes default_topic           # kept for `topic`, which points into it
+    cdef Span topic                    # of rows that name none
+    cdef uint8_t host[20]
+    cdef int32_t host_length
+    cdef int64_t max_body
+    cdef int64_t max_record
+    cdef int32_t queue_count
+    cdef int32_t next_queue
+    cdef Span wanted_topic
+    cdef int64_t wanted_queue
+    cdef uint8_t unique[32]
+    cdef int64_t unique_ms
+    cdef int64_t month_start
+    cdef int64_t month_end
+    cdef int32_t unique_used
+    cdef uint8_t* data
+    cdef int64_t used
+    cdef int64_t capacity
+    cdef int32_t* slots
+    cdef int32_t count
+    cdef int32_t slot_capacity
+
+    def __cinit__(
+        self, bytes host not None, int64_t max_body, int64_t max_record, bytes unique_prefix not None, int32_t queue_count,
+        int32_t first_queue=0, bytes default_topic=None,
+    ):
+        """`unique_prefix`: 10 bytes that no other encoder has. Rows that name no queue go round `queue_count` of them."""
+        if len(unique_prefix) != 10 or len(host) not in (8, 20) or queue_count < 1 or queue_count > MAX_QUEUE:
+            raise ValueError("a prefix has 10 bytes, a host 8 or 20, and there is at least one queue")
+        memcpy(self.host, PyBytes_AS_STRING(host), len(host))
+        self.host_length = <int32_t> len(host)
+        self.max_body = max_body
+        self.max_record = max_record
+        self.queue_count = queue_count
+        self.next_queue = first_queue % queue_count
+        self.default_topic = default_topic
+        self.topic.length = -1
+        if default_topic is not None:
+            self.topic.at = <const uint8_t*> PyBytes_AS_STRING(default_topic)
+            self.topic.length = <int32_t> len(default_topic)
+        self.queues = []
+        self.last_topic = -1
+        prefix = unique_prefix.hex().upper().encode()
+        memcpy(self.unique, PyBytes_AS_STRING(prefix), 20)
+
+    def __dealloc__(self):
+        cdef int32_t i
+        for i in range(self.topic_count):
+            free(self.topics[i].name)
+            free(self.topics[i].slots)
+        free(self.topics)
+        free(self.table)
+        free(self.data)
+        free(self.slots)
+
+    # -- a batch -----------------------------------------------------------------------------------------------
+
+    def begin(self, object batch not None, object names not None):
+        """Take rows: whatever has `__arrow_c_array__`; `names[i]` is what its i-th column is to us, None to leave it out."""
+        cdef ArrowSchema* schema
+        cdef ArrowArray* array
+        cdef int64_t i
+        cdef int place
+        cdef Column* column
+        schema_capsule, array_capsule = batch.__arrow_c_array__()
+        schema = <ArrowSchema*> PyCapsule_GetPointer(schema_capsule, "arrow_schema")
+        array = <ArrowArray*> PyCapsule_GetPointer(array_capsule, "arrow_array")
+        if array.n_children != len(names):
+            raise ValueError(f"{array.n_children} columns, {len(names)} names")
+        for place in range(COLUMN_COUNT):
+            self.columns[place].kind = NOTHING
+        for i in range(array.n_children):
+            if names[i] is None:
+                continue
+            place = COLUMNS.index(names[i])
+            column = &self.columns[place]
+            take_column(column, schema.children[i], array.children[i])
+            if column.kind == NOTHING or (place == C_PROPERTIES) != (column.kind == MAP) \
+                    or (place in (C_TOPIC, C_BODY, C_KEYS, C_TAGS, C_ORDER_KEY, C_UNIQUE_KEY)) != (column.kind in (TEXT, LARGE_TEXT)):
+                raise TypeError(f"column {names[i]}: Arrow type {schema.children[i].format.decode()!r}")
+            if column.kind == MAP:
+                self.take_map(schema.children[i], array.children[i])
+        self.schema_capsule = schema_capsule
+        self.array_capsule = array_capsule
+        self.rows = array.length
+        self.row = 0
+
+    cdef int take_map(self, ArrowSchema* schema, ArrowArray* array) except -1:
+        cdef ArrowSchema* pair = schema.children[0]
+        cdef ArrowArray* pairs = array.children[0]
+        take_column(&self.names, pair.children[0], pairs.children[0])
+        take_column(&self.values, pair.children[1], pairs.children[1])
+        if self.names.kind not in (TEXT, LARGE_TEXT) or self.values.kind not in (TEXT, LARGE_TEXT):
+            raise TypeError("properties: a map from text to text is needed")
+        self.names.offset += pairs.offset
+        self.values.offset += pairs.offset
+        return 0
+
+    def run(self, int64_t now):
+        """Encode rows up to the end of the batch; DONE, or why it stopped at `row`."""
+        cdef int code = S_DONE
+        if now >= self.month_end or now < self.month_start:
+            self.month_start, self.month_end = month_of(now)
+        if now > self.unique_ms:
+            self.unique_ms = now
+            self.unique_used = 0
+            self.put_moment()
+        with nogil:
+            while self.row < self.rows:
+                code = self.encode_row(self.row, now)
+                if code != S_DONE:
+                    break
+                self.row += 1
+        if code == S_DONE:
+            self.schema_capsule = self.array_capsule = None
+        elif code == S_NO_MEMORY:
+            raise MemoryError()
+        return code
+
+    @property
+    def wanted(self):
+        """Topic and queue id that stopped the run: give the queue with `add_queue` if it may be written to."""
+        return PyBytes_FromStringAndSize(<const char*> self.wanted_topic.at, self.wanted_topic.length), self.wanted_queue
+
+    def add_queue(self, bytes topic not None, int32_t queue_id):
+        """Know a queue from now on; its slot."""
+        cdef int32_t place, i
+        cdef Topic* t
+        cdef Span name
+        cdef int32_t* grown
+        if queue_id < 0 or queue_id >= MAX_QUEUE:
+            raise ValueError(f"queue id {queue_id}")
+        name.at = <const uint8_t*> PyBytes_AS_STRING(topic)
+        name.length = <int32_t> len(topic)
+        place = self.find_topic(name)
+        if place < 0:
+            place = self.add_topic(name)
+        t = &self.topics[place]
+        if queue_id >= t.slot_count:
+            grown = <int32_t*> realloc(t.slots, (queue_id + 1) * sizeof(int32_t))
+            if grown == NULL:
+                raise MemoryError()
+            t.slots = grown
+            for i in range(t.slot_count, queue_id + 1):
+                t.slots[i] = -1
+            t.slot_count = queue_id + 1
+        if t.slots[queue_id] < 0:
+            t.slots[queue_id] = <int32_t> len(self.queues)
+            self.queues.append((topic.decode(), queue_id))
+        return t.slots[queue_id]
+
+    def add_record(self, bytes record not None, int32_t slot):
+        """The record of the row that stopped the run, made elsewhere: the run goes on behind it."""
+        if slot < 0 or slot >= len(self.queues):
+            raise ValueError(f"slot {slot}")
+        if self.reserve(len(record)) != 0:
+            raise MemoryError()
+        memcpy(self.data + self.used, PyBytes_AS_STRING(record), len(record))
+        self.slots[self.count] = slot
+        self.used += len(record)
+        self.count += 1
+        self.row += 1
+
+    def choose(self):
+        """The queue of the row that stopped the run; rows that name none have the next one in turn."""
+        cdef int64_t queue_id
+        cdef bint round_robin
+        if self.row >= self.rows or self.choose_queue(self.row, &queue_id, &round_robin) != S_DONE:
+            raise ValueError(f"row {self.row} names no queue that there can be")
+        if round_robin:
+            self.next_queue = (self.next_queue + 1) % self.queue_count
+        return queue_id
+
+    def unique_key(self):
+        """A unique id of this encoder's, as it gives one to a row that has none."""
+        self.next_unique()
+        return (<const char*> self.unique)[:32].decode()
+
+    @property
+    def size(self):
+        """Bytes of records that wait to be taken."""
+        return self.used
+
+    def take(self):
+        """The records since the last take: their slots as native 32-bit numbers, and their bytes."""
+        cdef bytes slots = PyBytes_FromStringAndSize(<const char*> self.slots, self.count * 4)
+        cdef bytes records = PyBytes_FromStringAndSize(<const char*> self.data, self.used)
+        self.used = 0
+        self.count = 0
+        return slots, records
+
+    # -- topics ------------------------------------------------------------------------------------------------
+
+    cdef int32_t find_topic(self, Span name) noexcept nogil:
+        cdef uint32_t h
+        cdef int32_t at
+        cdef Topic* t
+        if self.last_topic >= 0:
+            t = &self.topics[self.last_topic]
+            if t.length == name.length and memcmp(t.name, name.at, name.length) == 0:
+                return self.last_topic
+        if self.table_size == 0:
+            return -1
+        h = hash_text(0, name.at, name.length)
+        at = <int32_t> (h & <uint32_t> (self.table_size - 1))
+        while self.table[at] >= 0:
+            t = &self.topics[self.table[at]]
+            if t.hash == h and t.length == name.length and memcmp(t.name, name.at, name.length) == 0:
+                self.last_topic = self.table[at]
+                return self.last_topic
+            at = (at + 1) & (self.table_size - 1)
+        return -1
+
+    cdef int32_t add_topic(self, Span name) except -1:
+        cdef Topic* t
+        cdef void* grown
+        cdef int32_t capacity, i, at
+        if self.topic_count == self.topic_capacity:
+            capacity = max(16, self.topic_capacity * 2)
+            grown = realloc(self.topics, capacity * sizeof(Topic))
+            if grown == NULL:
+                raise MemoryError()
+            self.topics = <Topic*> grown
+            grown = realloc(self.table, capacity * 4 * sizeof(int32_t))
+            if grown == NULL:
+                raise MemoryError()
+            self.table = <int32_t*> grown
+            self.topic_capacity = capacity
+            self.table_size = capacity * 4
+            for i in range(self.table_size):
+                self.table[i] = -1
+            for i in range(self.topic_count):
+                self.enter_topic(i)
+        t = &self.topics[self.topic_count]
+        t.name = <uint8_t*> malloc(name.length + 1)
+        if t.name == NULL:
+            raise MemoryError()
+        memcpy(t.name, name.at, name.length)
+        t.length = name.length
+        t.hash = hash_text(0, name.at, name.length)
+        t.slots = NULL
+        t.slot_count = 0
+        self.topic_count += 1
+        self.enter_topic(self.topic_count - 1)
+        return self.topic_count - 1
+
+    cdef void enter_topic(self, int32_t place) noexcept nogil:
+        cdef int32_t at = <int32_t> (self.topics[place].hash & <uint32_t> (self.table_size - 1))
+        while self.table[at] >= 0:
+            at = (at + 1) & (self.table_size - 1)
+        self.table[at] = place
+
+    # -- unique ids --------------------------------------------------------------------------------------------
+
+    cdef void put_moment(self) noexcept nogil:
+        cdef uint32_t since = <uint32_t> (self.unique_ms - self.month_start)
+        cdef int i
+        for i in range(8):
+            self.unique[27 - i] = HEX[since & 15]
+            since >>= 4
+
+    cdef void next_unique(self) noexcept nogil:
+        """Advance the id in place. A counter that ran out moves the time on: ids must differ, clocks may wait."""
+        cdef uint32_t number
+        cdef int i
+        if self.unique_used == 0x10000:
+            self.unique_ms += 1
+            self.unique_used = 0
+            self.put_moment()
+        number = <uint32_t> self.unique_used
+        self.unique_used += 1
+        for i in range(4):
+            self.unique[31 - i] = HEX[number & 15]
+            number >>= 4
+
+    # -- one row -----------------------------------------------------------------------------------------------
+
+    cdef int reserve(self, int64_t more) noexcept nogil:
+        cdef int64_t capacity
+        cdef void* grown
+        if self.used + more > self.capacity:
+            capacity = max(self.capacity * 2, self.used + more, 1 << 20)
+            grown = realloc(self.data, capacity)
+            if grown == NULL:
+                return -1
+            self.data = <uint8_t*> grown
+            self.capacity = capacity
+        if self.count == self.slot_capacity:
+            grown = realloc(self.slots, max(4096, self.slot_capacity * 2) * sizeof(int32_t))
+            if grown == NULL:
+                return -1
+            self.slots = <int32_t*> grown
+            self.slot_capacity = max(4096, self.slot_capacity * 2)
+        return 0
+
+    cdef int choose_queue(self, int64_t row, int64_t* queue_id, bint* round_robin) noexcept nogil:
+        """The queue a row names, the one its order key has, or the next one in turn."""
+        cdef Span key
+        cdef int32_t h
+        round_robin[0] = False
+        if not is_null(&self.columns[C_QUEUE_ID], row):
+            queue_id[0] = number_at(&self.columns[C_QUEUE_ID], row)
+            return S_DONE if 0 <= queue_id[0] < MAX_QUEUE else S_BAD_QUEUE
+        if not is_null(&self.columns[C_ORDER_KEY], row):
+            key = text_at(&self.columns[C_ORDER_KEY], row)
+            h = <int32_t> hash_text(0, key.at, key.length) % self.queue_count
+            queue_id[0] = -h if h < 0 else h
+            return S_DONE
+        round_robin[0] = True
+        queue_id[0] = self.next_queue
+        return S_DONE
+
+    cdef int measure(self, int64_t row, bint keys, bint tags, bint unique, bint* has_unique, int64_t* length) noexcept nogil:
+        """Bytes that the map of properties takes beside the columns that win over it."""
+        cdef int64_t begin, end, i
+        cdef Span name, value
+        if is_null(&self.columns[C_PROPERTIES], row):
+            return S_DONE
+        i = self.columns[C_PROPERTIES].offset + row
+        begin = (<const int32_t*> self.columns[C_PROPERTIES].offsets)[i]
+        end = (<const int32_t*> self.columns[C_PROPERTIES].offsets)[i + 1]
+        for i in range(begin, end):
+            name = text_at(&self.names, i)
+            if asks_for_more(name):
+                return S_SPECIAL
+            if self.hidden(name, i, keys, tags, unique):
+                continue
+            value = text_at(&self.values, i)
+            if named(name, b"UNIQ_KEY", 8):
+                has_unique[0] = True
+            if not is_plain(name.at, name.length) or not is_plain(value.at, value.length):
+                return S_SEPARATOR
+            length[0] += <int64_t> name.length + value.length + 2
+        return S_DONE
+
+    cdef inline bint hidden(self, Span name, int64_t i, bint keys, bint tags, bint unique) noexcept nogil:
+        return (
+            is_null(&self.values, i) or (keys and named(name, b"KEYS", 4)) or (tags and named(name, b"TAGS", 4))
+            or (unique and named(name, b"UNIQ_KEY", 8)) or never_stored(name)
+        )
+
+    cdef int encode_row(self, int64_t row, int64_t now) noexcept nogil:
+        cdef Span topic, body, keys, tags, unique, name
+        cdef bint has_keys, has_tags, has_unique, given_unique = False, round_robin
+        cdef int64_t queue_id, length = 0, total, born, i, begin, end
+        cdef int32_t place, host_length = self.host_length, sys_flag = 0
+        cdef int code
+        cdef uint8_t* p
+        if not is_null(&self.columns[C_DELIVER_AT], row):
+            return S_SPECIAL
+        if not is_null(&self.columns[C_DELAY], row) and number_at(&self.columns[C_DELAY], row) != 0:
+            return S_SPECIAL
+        if not is_null(&self.columns[C_TOPIC], row):
+            topic = text_at(&self.columns[C_TOPIC], row)
+        elif self.topic.length >= 0:
+            topic = self.topic
+        else:
+            return S_NO_TOPIC
+        body.at = NULL
+        body.length = 0
+        if not is_null(&self.columns[C_BODY], row):
+            body = text_at(&self.columns[C_BODY], row)
+        if body.length > self.max_body:
+            return S_LONG_BODY
+        has_keys = not is_null(&self.columns[C_KEYS], row)
+        has_tags = not is_null(&self.columns[C_TAGS], row)
+        has_unique = not is_null(&self.columns[C_UNIQUE_KEY], row)
+        keys.at = tags.at = unique.at = NULL
+        keys.length = tags.length = unique.length = 0
+        if has_keys:
+            keys = text_at(&self.columns[C_KEYS], row)
+        if has_tags:
+            tags = text_at(&self.columns[C_TAGS], row)
+        if has_unique:
+            unique = text_at(&self.columns[C_UNIQUE_KEY], row)
+        if not is_plain(keys.at, keys.length) or not is_plain(tags.at, tags.length) or not is_plain(unique.at, unique.length):
+            return S_SEPARATOR
+        code = self.measure(row, has_keys, has_tags, has_unique, &given_unique, &length)
+        if code != S_DONE:
+            return code
+        code = self.choose_queue(row, &queue_id, &round_robin)
+        if code != S_DONE:
+            return code
+        place = self.find_topic(topic)
+        if place < 0 or queue_id >= self.topics[place].slot_count or self.topics[place].slots[queue_id] < 0:
+            self.wanted_topic = topic
+            self.wanted_queue = queue_id
+            return S_NEED_QUEUE
+        length += 6 + <int64_t> keys.length if keys.length else 0
+        length += 6 + <int64_t> tags.length if tags.length else 0
+        if has_unique:
+            length += 10 + <int64_t> unique.length if unique.length else 0
+        elif not given_unique:
+            length += 42
+        if length > PROPERTIES_LIMIT:
+            return S_LONG_PROPERTIES
+        total = 72 + 2 * host_length + (3 if topic.length < 128 else 4) + topic.length + <int64_t> body.length + length
+        if total > self.max_record:
+            return S_LONG_RECORD
+        if self.reserve(total) != 0:
+            return S_NO_MEMORY
+        if not is_null(&self.columns[C_SYS_FLAG], row):
+            sys_flag = <int32_t> number_at(&self.columns[C_SYS_FLAG], row) & KEPT_FLAGS
+        if host_length == 20:
+            sys_flag |= SYS_BORN_V6 | SYS_STORE_V6
+        born = now
+        if not is_null(&self.columns[C_BORN], row):
+            born = number_at(&self.columns[C_BORN], row)
+            i = born % 1000
+            born = (born - (i + 1000 if i < 0 else i)) // 1000
+        p = self.data + self.used
+        put32(p, <int32_t> total)
+        put32(p + 4, MAGIC_V1 if topic.length < 128 else MAGIC_V2)
+        put32(p + 8, <int32_t> (penstock_crc32(body.at, body.length) & 0x7FFFFFFF) if body.length else 0)
+        put32(p + 12, <int32_t> queue_id)
+        put32(p + 16, 0 if is_null(&self.columns[C_FLAG], row) else <int32_t> number_at(&self.columns[C_FLAG], row))
+        put64(p + 20, 0)
+        put64(p + 28, 0)
+        put32(p + 36, sys_flag)
+        put64(p + 40, born)
+        memcpy(p + 48, self.host, host_length)
+        p += 48 + host_length
+        put64(p, 0)
+        memcpy(p + 8, self.host, host_length)
+        p += 8 + host_length
+        put32(p, 0)
+        put64(p + 4, 0)
+        put32(p + 12, body.length)
+        p += 16
+        memcpy(p, body.at, body.length)
+        p += body.length
+        if topic.length < 128:
+            p[0] = <uint8_t> topic.length
+            p += 1
+        else:
+            put16(p, <int16_t> topic.length)
+            p += 2
+        memcpy(p, topic.at, topic.length)
+        p += topic.length
+        put16(p, <int16_t> length)
+        p += 2
+        if keys.length:
+            p = put_pair(p, b"KEYS", 4, keys)
+        if tags.length:
+            p = put_pair(p, b"TAGS", 4, tags)
+        if not has_unique and not given_unique:
+            self.next_unique()
+            unique.at = self.unique
+            unique.length = 32
+        if unique.length:
+            p = put_pair(p, b"UNIQ_KEY", 8, unique)
+        if not is_null(&self.columns[C_PROPERTIES], row):
+            i = self.columns[C_PROPERTIES].offset + row
+            begin = (<const int32_t*> self.columns[C_PROPERTIES].offsets)[i]
+            end = (<const int32_t*> self.columns[C_PROPERTIES].offsets)[i + 1]
+            for i in range(begin, end):
+                name = text_at(&self.names, i)
+                if not self.hidden(name, i, has_keys, has_tags, has_unique):
+                    p = put_pair(p, <const char*> name.at, name.length, text_at(&self.values, i))
+        self.slots[self.count] = self.topics[place].slots[queue_id]
+        self.used += total
+        self.count += 1
+        if round_robin:
+            self.next_queue = (self.next_queue + 1) % self.queue_count
+        return S_DONE
+
+
+# -- what is in the log already --------------------------------------------------------------------------------
+
+cdef inline bint same_message(const uint8_t* stored, const uint8_t* staged, const Record* r) noexcept nogil:
+    """Whether the bytes are equal but for what the append fills in."""
+    cdef int32_t when = r.store_host_at - 8
+    return (
+        memcmp(stored, staged, 20) == 0 and memcmp(stored + 36, staged + 36, when - 36) == 0
+        and memcmp(stored + r.store_host_at, staged + r.store_host_at, r.size - r.store_host_at) == 0
+    )
+
+
+def match_records(const uint8_t[::1] log not None, const uint8_t[::1] staged not None):
+    """How far staged records, in their order, are among the records of a piece of log; others may lie between.
+
+    (bytes of log that were looked at, bytes of staged records that are there, how many). It ends where either does.
+    """
+    cdef int64_t at = 0, done = 0, found = 0, log_size = log.shape[0], staged_size = staged.shape[0]
+    cdef Record stored, wanted
+    if log_size == 0 or staged_size == 0:
+        return 0, 0, 0
+    with nogil:
+        while done < staged_size and at < log_size:
+            if parse_record(&staged[0] + done, staged_size - done, &wanted) != REC_OK:
+                break
+            if parse_record(&log[0] + at, log_size - at, &stored) != REC_OK:
+                break
+            if stored.size == wanted.size and same_message(&log[0] + at, &staged[0] + done, &wanted):
+                done += wanted.size
+                found += 1
+            at += stored.size
+    return at, done, found

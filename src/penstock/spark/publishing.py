@@ -1,0 +1,284 @@
+"""From staged files into the log: all of them or none, whatever is killed on the way.
+
+1. The store is opened: from here on nobody else writes.
+2. What an earlier publication left behind is settled.
+3. The journal says what is about to be published and where in the log it begins.
+4. The records are appended and synced.
+5. The marker, for a writer with a key, and then the journal say that it is done: now it is published.
+6. The store is closed, which makes the records visible; journal and staged files go.
+
+A crash before 5 leaves a journal that is not done. Whoever opens the sink next finds, by comparing the log
+with the staged files, how much of it is in the log, and appends the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock._native.record import walk
+from penstock._native.staged import match_records
+from penstock.errors import CorruptFile, StoreError, StoreLocked
+from penstock.files.disk import DiskStorage
+from penstock.spark.staging import StagedRun, StagingArea
+
+if TYPE_CHECKING:
+    from penstock.store.messagestore import MessageStore
+
+STEPS = ("opened", "journalled", "begun", "appended", "synced", "marked", "done", "closed", "tidied")
+"""The places between two steps of a publication, in order. Tests end the process at each of them."""
+
+Step = Callable[[str], None]
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """One write. ``key`` and ``number`` identify it over restarts: numbers of a key only grow."""
+
+    write: str
+    runs: list[StagedRun]
+    key: str | None = None
+    number: int = 0
+    begin: int = 0
+    done: bool = False
+    version: int = 1
+
+    @property
+    def records(self) -> int:
+        return sum(run.records for run in self.runs)
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The last publication of a key."""
+
+    key: str
+    number: int
+    write: str
+    records: int
+    begin: int
+    end: int
+
+
+def no_step(_: str) -> None:
+    """Nothing happens between two steps."""
+
+
+def read_marker(area: StagingArea, key: str) -> Marker | None:
+    path = area.marker_of(key)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Marker)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise CorruptFile(path, found=f"no marker: {error}", hint="remove it if the query is gone") from error
+
+
+def read_journal(area: StagingArea) -> Publication | None:
+    try:
+        return msgspec.json.decode(area.journal.read_bytes(), type=Publication)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise CorruptFile(
+            area.journal, found=f"no journal: {error}", hint="see what is in the log, then remove it"
+        ) from error
+
+
+def is_published(area: StagingArea, publication: Publication) -> bool:
+    """Whether a writer with a key has published this, or something later, already."""
+    marker = read_marker(area, publication.key) if publication.key is not None else None
+    return marker is not None and marker.number >= publication.number
+
+
+def publish(root: str | Path, publication: Publication, *, step: Step = no_step) -> bool:
+    """Make staged runs part of the log. False when an earlier call for the same key has done that."""
+    area = StagingArea(root)
+    with owned(area) as store:
+        step("opened")
+        settle(area, store, step)
+        if is_published(area, publication):
+            fresh = False
+        else:
+            fresh = True
+            _publish(area, store, publication, step)
+    step("closed")
+    _tidy(area, publication)
+    step("tidied")
+    return fresh
+
+
+def settle_left(root: str | Path, *, step: Step = no_step) -> bool:
+    """Finish what a crash interrupted, if there is anything; True if there was."""
+    area = StagingArea(root)
+    left = read_journal(area)
+    if left is None:
+        return False
+    with owned(area) as store:
+        settle(area, store, step)
+    return True
+
+
+def settle(area: StagingArea, store: MessageStore, step: Step = no_step) -> None:
+    """Finish the publication that the journal tells of. The store is ours."""
+    left = read_journal(area)
+    if left is None:
+        return
+    if not left.done and not is_published(area, left):
+        _append(area, store, left, step, already=_present(area, store, left))
+        _decide(area, store, left, step)
+    store.flush()
+    _tidy(area, left)
+
+
+@contextlib.contextmanager
+def owned(area: StagingArea) -> Iterator[MessageStore]:
+    """The store, opened without threads of its own: what is appended becomes visible when it is closed."""
+    from penstock.store.opening import open_writable
+
+    try:
+        store = open_writable(area.root, flush="sync", background=False)
+    except StoreLocked as error:
+        raise StoreLocked(
+            f"the store is open elsewhere, and only one process may write to it: {error.message}",
+            file=area.root,
+            hint="stop the broker or the program that has it open, then write again",
+        ) from error
+    try:
+        yield store
+    except BaseException:
+        store.abandon()
+        raise
+    store.close()
+
+
+def _publish(area: StagingArea, store: MessageStore, publication: Publication, step: Step) -> None:
+    planned = msgspec.structs.replace(publication, begin=store.max_physical_offset, done=False)
+    for run in planned.runs:
+        if not (area.staging / run.file).is_file():
+            raise StoreError(
+                "a staged file is gone",
+                file=area.staging / run.file,
+                hint="tasks and driver must see the same directory: use one that all nodes share",
+            )
+    DiskStorage().makedirs(area.folder)
+    DiskStorage().write_atomic(area.journal, msgspec.json.encode(planned))
+    step("journalled")
+    _append(area, store, planned, step, already=0)
+    _decide(area, store, planned, step)
+
+
+def _append(
+    area: StagingArea, store: MessageStore, publication: Publication, step: Step, *, already: int
+) -> None:
+    """Append what is not in the log yet: all but the first ``already`` records."""
+    begun = False
+    for run in publication.runs:
+        if already >= run.records:
+            already -= run.records
+            continue
+        for block in area.blocks(run):
+            count = len(block.slots)
+            if already >= count:
+                already -= count
+                continue
+            skipped = _bytes_of(block.records, already)
+            store.put_records(block.records[skipped:], block.slots[already:], block.queues)
+            already = 0
+            if not begun:
+                step("begun")
+                begun = True
+    step("appended")
+
+
+def _bytes_of(records: memoryview, count: int) -> int:
+    """Where the record behind the first ``count`` begins."""
+    at = 0
+    for _ in range(count):
+        at += int.from_bytes(records[at : at + 4], "big")
+    return at
+
+
+def _decide(area: StagingArea, store: MessageStore, publication: Publication, step: Step) -> None:
+    """The records are in the log: have them on disk, then say so."""
+    store.flush()
+    step("synced")
+    disk = DiskStorage()
+    if publication.key is not None:
+        marker = Marker(
+            publication.key,
+            publication.number,
+            publication.write,
+            publication.records,
+            publication.begin,
+            store.max_physical_offset,
+        )
+        disk.makedirs(area.markers)
+        disk.write_atomic(area.marker_of(publication.key), msgspec.json.encode(marker))
+    step("marked")
+    disk.write_atomic(area.journal, msgspec.json.encode(msgspec.structs.replace(publication, done=True)))
+    step("done")
+
+
+def _tidy(area: StagingArea, publication: Publication) -> None:
+    left = read_journal(area)
+    if left is not None and left.write == publication.write:
+        area.journal.unlink()
+        DiskStorage().sync_dir(area.folder)
+    area.forget(publication.write)
+
+
+def _present(area: StagingArea, store: MessageStore, publication: Publication) -> int:
+    """How many of the publication's records, in their order, are in the log already."""
+    if store.min_physical_offset > publication.begin:
+        raise StoreError(
+            f"a publication was interrupted at {publication.begin}, and the log begins at"
+            f" {store.min_physical_offset} now: what of it was published cannot be seen any more",
+            file=area.journal,
+            hint="look for its last messages, then remove the journal",
+        )
+    pieces = _log_pieces(store, publication.begin)
+    log, present = memoryview(b""), 0
+    for run in publication.runs:
+        for block in area.blocks(run):
+            staged = block.records
+            while len(staged):
+                if not len(log):
+                    piece = next(pieces, None)
+                    if piece is None:
+                        return present
+                    log = piece
+                read, matched, count = match_records(log, staged)
+                if not read:
+                    raise CorruptFile(area.staging / run.file, found="something that is no record")
+                log, staged = log[read:], staged[matched:]
+                present += count
+    return present
+
+
+def _log_pieces(store: MessageStore, begin: int) -> Iterator[memoryview]:
+    """The whole records from an offset on, a file at a time."""
+    for file in store.log_files(begin):
+        view = memoryview(file)
+        start = max(0, begin - file.file_from)
+        stop = walk(view, start, file.wrote_position, file.file_from, check_crc=False).end_position
+        yield view[start:stop]
+
+
+def withdraw(root: str | Path, write: str) -> None:
+    """Give up a write that was not published: nothing of it is visible after that.
+
+    A publication that broke off is rolled back. If that is not possible any more, because the store was
+    opened since, its staged files stay for the next opening, which finishes it.
+    """
+    area = StagingArea(root)
+    left = read_journal(area)
+    if left is not None and left.write == write:
+        if left.done or is_published(area, left):
+            return
+        with owned(area) as store:
+            settle(area, store)
+        return
+    area.forget(write)

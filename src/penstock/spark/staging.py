@@ -1,0 +1,208 @@
+"""Where tasks put records that are not published yet, and how such a file looks.
+
+``<store>/penstock.spark/`` lies beside the store's own folders, which ignore it::
+
+    staging/<write>/<partition>-<attempt>   records of one task attempt, but for what the append fills in
+    journal.json                            the publication under way, or the one that a crash interrupted
+    markers/<key>.json                      what a keyed writer (a streaming query) has published
+
+A staged file is a magic, blocks, and a trailer that names the queues; each part has its checksum. Numbers
+inside are little-endian.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import re
+import shutil
+import struct
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from penstock._native.record import crc32
+from penstock.errors import CorruptFile
+from penstock.files.disk import DiskStorage
+
+FOLDER = "penstock.spark"
+BLOCK_BYTES = 4 << 20
+_MAGIC = b"PNSTRUN1"
+_BLOCK = struct.Struct("<III")
+_TAIL = struct.Struct("<QII8s")
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class StagedRun(msgspec.Struct, frozen=True):
+    """One finished file of one task attempt. ``file`` is relative to the staging folder."""
+
+    file: str
+    records: int
+    size: int
+    checksum: int
+
+
+class _Trailer(msgspec.Struct):
+    queues: list[tuple[str, int]]
+    records: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Records of one run, one behind the other. Record i belongs to ``queues[slots[i]]``."""
+
+    slots: memoryview
+    records: memoryview
+    queues: Sequence[tuple[str, int]]
+
+
+class StagingArea:
+    """The folder of one store. Nothing is made before something is staged."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root).absolute()
+        self.folder = self.root / FOLDER
+        self.staging = self.folder / "staging"
+        self.journal = self.folder / "journal.json"
+        self.markers = self.folder / "markers"
+
+    def folder_of(self, write: str) -> Path:
+        """Where the task attempts of one write leave their files."""
+        return self.staging / "/".join(_SAFE.sub("_", part) for part in write.split("/"))
+
+    def marker_of(self, key: str) -> Path:
+        return self.markers / f"{_SAFE.sub('_', key)}.json"
+
+    def create(self, write: str, name: str) -> RunWriter:
+        folder = self.folder_of(write)
+        DiskStorage().makedirs(folder)
+        return RunWriter(folder / name, str((folder / name).relative_to(self.staging)))
+
+    def blocks(self, run: StagedRun) -> Iterator[Block]:
+        return read_blocks(self.staging / run.file, run)
+
+    def forget(self, write: str) -> None:
+        """Remove what was staged for a write, and folders that are empty then."""
+        shutil.rmtree(self.folder_of(write), ignore_errors=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        for folder in (*_empty_below(self.staging), self.staging, self.markers, self.folder):
+            with contextlib.suppress(OSError):  # not empty, or not there: both are fine
+                folder.rmdir()
+
+    def sweep(self, older_than: float, *, keep: frozenset[str] = frozenset()) -> list[str]:
+        """Remove staged files that nobody wrote to for ``older_than`` seconds; which.
+
+        They belong to drivers that died before they could commit or abort.
+        """
+        removed = []
+        limit = time.time() - older_than
+        for path in sorted(self.staging.rglob("*")) if self.staging.is_dir() else []:
+            name = str(path.relative_to(self.staging))
+            with contextlib.suppress(FileNotFoundError):  # its writer was quicker
+                if path.is_file() and name not in keep and path.stat().st_mtime < limit:
+                    path.unlink()
+                    removed.append(name)
+        if removed:
+            self.tidy()
+        return removed
+
+
+def _empty_below(folder: Path) -> list[Path]:
+    """Folders below, the deepest first."""
+    return sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True) if folder.is_dir() else []
+
+
+class RunWriter:
+    """Writes one staged file. It is of no use to anybody before ``finish`` has returned."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self._name = name
+        self._file = path.open("wb", buffering=0)
+        self._records = self._size = self._checksum = 0
+        self._position = 0
+        self._put(_MAGIC)
+
+    def _put(self, *parts: bytes) -> None:
+        for part in parts:
+            view = memoryview(part)
+            while view:
+                view = view[self._file.write(view) :]
+            self._position += len(part)
+
+    def add(self, slots: bytes, records: bytes) -> None:
+        """One block of records with their slots (32-bit numbers of this machine)."""
+        if sys.byteorder != "little":
+            swapped = array.array("i", slots)
+            swapped.byteswap()
+            slots = swapped.tobytes()
+        check = crc32(slots) ^ crc32(records)
+        self._put(_BLOCK.pack(len(slots) // 4, len(records), check), slots, records)
+        self._records += len(slots) // 4
+        self._size += len(records)
+        self._checksum = crc32(self._checksum.to_bytes(4, "little") + check.to_bytes(4, "little"))
+
+    def finish(self, queues: Sequence[tuple[str, int]]) -> StagedRun:
+        """Write the trailer, and have file and name on disk."""
+        trailer = msgspec.json.encode(_Trailer(list(queues), self._records, self._size))
+        self._put(trailer, _TAIL.pack(self._position, len(trailer), crc32(trailer), _MAGIC))
+        os.fsync(self._file.fileno())
+        self._file.close()
+        DiskStorage().sync_dir(self.path.parent)
+        return StagedRun(self._name, self._records, self._size, self._checksum)
+
+    def discard(self) -> None:
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+def read_blocks(path: Path, run: StagedRun) -> Iterator[Block]:
+    """The blocks of a staged file; ``CorruptFile`` when it is not what was staged."""
+    checksum = records = 0
+    try:
+        with path.open("rb") as file:
+            trailer, end = _read_trailer(path, file)
+            file.seek(len(_MAGIC))
+            while file.tell() < end:
+                count, size, check = _BLOCK.unpack(file.read(_BLOCK.size))
+                slots, data = file.read(count * 4), file.read(size)
+                if len(data) != size or crc32(slots) ^ crc32(data) != check:
+                    raise _corrupt(
+                        path, f"the block of {count} records before byte {file.tell()} was changed"
+                    )
+                if sys.byteorder != "little":
+                    swapped = array.array("i", slots)
+                    swapped.byteswap()
+                    slots = swapped.tobytes()
+                checksum = crc32(checksum.to_bytes(4, "little") + check.to_bytes(4, "little"))
+                records += count
+                yield Block(memoryview(slots).cast("i"), memoryview(data), trailer.queues)
+    except (OSError, struct.error, ValueError, msgspec.MsgspecError) as error:
+        raise _corrupt(path, str(error)) from error
+    if (records, checksum) != (run.records, run.checksum):
+        raise _corrupt(
+            path, f"{records} records with checksum {checksum}, not {run.records} with {run.checksum}"
+        )
+
+
+def _read_trailer(path: Path, file: object) -> tuple[_Trailer, int]:
+    size = path.stat().st_size
+    file.seek(max(0, size - _TAIL.size))  # type: ignore[attr-defined]
+    begin, length, check, magic = _TAIL.unpack(file.read(_TAIL.size))  # type: ignore[attr-defined]
+    file.seek(begin)  # type: ignore[attr-defined]
+    data = file.read(length)  # type: ignore[attr-defined]
+    if magic != _MAGIC or crc32(data) != check:
+        raise ValueError("its trailer is not whole")
+    return msgspec.json.decode(data, type=_Trailer), begin
+
+
+def _corrupt(path: Path, found: str) -> CorruptFile:
+    return CorruptFile(path, found=found, hint="the task that staged it must run again: start the write anew")

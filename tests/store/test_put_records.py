@@ -1,0 +1,117 @@
+"""Records appended in bulk are the bytes that putting the same messages writes: log, queues and index."""
+
+from __future__ import annotations
+
+import array
+from pathlib import Path
+
+import pytest
+
+from penstock import Message, StoreConfig
+from penstock.clock import ManualClock
+from penstock.errors import MessageRejected
+from penstock.format.staged import encode_row
+from penstock.store.messagestore import MessageStore
+from penstock.store.opening import open_writable
+
+NOW = 1_700_000_000_000
+SEGMENT = 16 << 10
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=SEGMENT, max_hash_slot_num=100, max_index_num=400, max_message_size=8 << 10
+)
+
+
+def opened(path: Path, config: StoreConfig = CONFIG) -> MessageStore:
+    return open_writable(path, config=config, clock=ManualClock(NOW), background=False)
+
+
+def messages(count: int) -> list[Message]:
+    return [
+        Message(
+            f"topic{n % 3}",
+            bytes([n % 256]) * (n * 37 % 900),
+            tags=f"tag{n % 5}",
+            keys=f"key{n} shared",
+            queue_id=n % 2,
+            unique_key=f"{n:032X}",
+            born_timestamp=NOW - n,
+        )
+        for n in range(count)
+    ]
+
+
+def runs(batch: list[Message]) -> tuple[bytes, memoryview, list[tuple[str, int]]]:
+    queues = sorted({(message.topic, message.queue_id) for message in batch})
+    slots = array.array("i", [queues.index((m.topic, m.queue_id)) for m in batch])
+    return b"".join(encode_row(m) for m in batch), memoryview(slots), queues
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """The files of log, queues and index; index files are named by the time they were made."""
+    found = {}
+    for folder in ("commitlog", "consumequeue", "index"):
+        for number, file in enumerate(sorted(p for p in (path / folder).rglob("*") if p.is_file())):
+            name = f"index/{number}" if folder == "index" else str(file.relative_to(path))
+            found[name] = file.read_bytes()
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_bulk_records_are_the_bytes_of_put_many(tmp_path: Path, size: int) -> None:
+    batch = messages(200)  # several segments: records are closed off by blanks
+    with opened(tmp_path / "put") as store:
+        for message in batch:
+            store.put_many([message])
+    with opened(tmp_path / "bulk") as store:
+        for begin in range(0, len(batch), size):
+            store.put_records(*runs(batch[begin : begin + size]))
+        store.flush()
+    expected, found = contents(tmp_path / "put"), contents(tmp_path / "bulk")
+    assert len([name for name in expected if name.startswith("commitlog")]) > 3
+    assert found == expected
+
+
+def test_bulk_records_go_on_where_puts_ended(tmp_path: Path) -> None:
+    batch = messages(60)
+    with opened(tmp_path) as store:
+        store.put_many(batch[:20])
+        store.put_records(*runs(batch[20:40]))
+        assert store.put_many(batch[40:]).ok  # type: ignore[union-attr]
+        store.dispatch()
+        for topic in ("topic0", "topic1", "topic2"):
+            for queue_id in (0, 1):
+                bodies = [bytes(m.body) for m in store.get(topic, queue_id, 0, 100)]
+                assert bodies == [m.body for m in batch if (m.topic, m.queue_id) == (topic, queue_id)]
+
+
+def test_log_with_whole_record_checksums_takes_no_finished_records(tmp_path: Path) -> None:
+    config = CONFIG.replace(enabled_append_prop_crc=True)
+    record = encode_row(messages(1)[0])
+    with opened(tmp_path, config) as store, pytest.raises(ValueError, match="checksum"):
+        store.put_records(record, memoryview(array.array("i", [0])), [("topic0", 0)])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda data, slots, queues: (data[:-1], slots, queues), "no record"),
+        (lambda data, slots, queues: (data + b"\0", slots, queues), "behind the last"),
+        (lambda data, slots, queues: (data, slots, [("other", 0), *queues[1:]]), "another queue"),
+        (lambda data, slots, queues: (data, slots, queues[:1]), "slot"),
+    ],
+)
+def test_run_that_contradicts_itself_appends_nothing(tmp_path: Path, change: object, reason: str) -> None:
+    with opened(tmp_path) as store:
+        with pytest.raises(ValueError, match=reason):
+            store.put_records(*change(*runs(messages(5))))  # type: ignore[operator]
+        assert store.max_physical_offset == 0
+
+
+def test_record_that_no_file_has_room_for_is_refused(tmp_path: Path) -> None:
+    long = Message("topic", b"x" * SEGMENT, unique_key="a", born_timestamp=NOW)
+    with opened(tmp_path) as store:
+        with pytest.raises(ValueError, match="fits"):
+            store.put_records(*runs([long]))
+        with pytest.raises(MessageRejected, match="not allowed"):
+            store.put_records(b"", memoryview(array.array("i", [])), [("a/b", 0)])
+        assert store.max_physical_offset == 0
