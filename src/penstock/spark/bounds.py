@@ -40,7 +40,7 @@ class StoreBounds:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._store: ReadOnlyStore | None = None
-        self._looked = 0.0
+        self._look_again = 0.0
 
     @property
     def store(self) -> ReadOnlyStore:
@@ -53,7 +53,7 @@ class StoreBounds:
                     hint="queue offsets, groups and streams need a whole store directory, not segments alone",
                 )
             self._store = ReadOnlyStore(self.place.root, storage=self.place.storage)
-            self._looked = time.monotonic()
+            self._look_again = time.monotonic() + LOOK_FOR_QUEUES
         return self._store
 
     def close(self) -> None:
@@ -64,10 +64,13 @@ class StoreBounds:
     def refresh(self, *, queues: bool | None = None) -> None:
         """Take in what the writer did. New queues are looked for once a second, or now with ``queues``."""
         store = self.store
-        if queues or (queues is None and time.monotonic() - self._looked >= LOOK_FOR_QUEUES):
+        begun = time.monotonic()
+        if queues or (queues is None and begun >= self._look_again):
             store.refresh()
             store.consumer_offsets.load()
-            self._looked = time.monotonic()
+            # Thousands of queues take a while to look at: not more than a twentieth of the time.
+            done = time.monotonic()
+            self._look_again = done + max(LOOK_FOR_QUEUES, 20 * (done - begun))
         else:
             store.poll()
 

@@ -81,10 +81,22 @@ class LogReader:
         begin = fault.physical_offset
         limit = self.split.limit if self.split.limit is not None else self.split.end
         end = begin + fault.length if fault.length else max(begin, limit)
+        if fault.kind == "missing-file" and (cut := self._cut_before(begin)) is not None:
+            self.bad.append(Bad(begin, end, fault.found, cut.path, begin - cut.begin))
+            return
         lost = fault.kind == "missing-file" or (
             fault.kind == "record-read" and not self._directory.storage.exists(fault.file)
         )
-        self.bad.append(Bad(begin, end, fault.found, fault.file, fault.offset or 0, lost))
+        # What is missing behind a file that was cut is told by itself, and by the task it belongs to.
+        stop = next((f.begin + f.size for f in self._directory.log_files if f.holds(begin)), end)
+        self.bad.append(Bad(begin, min(end, stop), fault.found, fault.file, fault.offset or 0, lost))
+
+    def _cut_before(self, offset: int) -> QueueFile | None:
+        """The file that ends at an offset although it should go on there: somebody cut it."""
+        for file in self._directory.log_files:
+            if file.begin + file.size == offset and file.size < self._directory.segment_size:
+                return file
+        return None
 
     def _start(self) -> int:
         """Where to begin to walk so that the first record of the split is met at its own place."""

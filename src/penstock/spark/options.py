@@ -86,7 +86,7 @@ class ReadOptions:
                 raise _unknown(name)
             option, read = known
             try:
-                values[option] = read(value if isinstance(value, str) else _text(value))
+                values[option] = read(value if isinstance(value, str) else option_text(value))
             except ValueError as error:
                 raise UsageError(f"the option {option} is {value!r}: {error}", hint=_HINTS[option]) from None
         made = cls(**values)
@@ -164,7 +164,8 @@ def _is_hidden(topic: str) -> bool:
 # -- values ------------------------------------------------------------------------------------------------
 
 
-def _text(value: Any) -> str:
+def option_text(value: Any) -> str:
+    """A value as the text that an option takes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, dict | list | tuple) else str(value)

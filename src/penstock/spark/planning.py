@@ -7,6 +7,7 @@ record with a cost of its own, and every queue by itself. The cheaper one is tak
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from penstock.spark.wanted import FOREVER, Wanted, wanted_of
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import FaultList
 from penstock.store.scan import LogScanner
+
+log = logging.getLogger("penstock.spark")
 
 SEEK_COST = 16 << 10
 """What jumping to a record costs, in bytes of log that could be read along in that time."""
@@ -45,7 +48,7 @@ class LogSplit:
 
 @dataclass(frozen=True)
 class Split:
-    """What one task reads: a stretch of the log, units of queues, or single records; of it, what is wanted."""
+    """What one task reads: a stretch of the log, units of queues, or single records."""
 
     place: Place
     wanted: Wanted
@@ -157,6 +160,7 @@ def plan_places(options: ReadOptions) -> list[Split]:
     """The tasks of a batch read: everything the options ask for, of every place."""
     splits: list[Split] = []
     for place in open_places(options.path):
+        _refuse_cut_files(place, options)
         if options.view == "commitlog" or not place.has_queues:
             splits += plan_log(place, options)
             continue
@@ -166,6 +170,14 @@ def plan_places(options: ReadOptions) -> list[Split]:
         finally:
             bounds.close()
     return splits
+
+
+def _refuse_cut_files(place: Place, options: ReadOptions) -> None:
+    """The queues of such a store no longer tell of what is missing at its end: nobody would notice."""
+    for fault in place.cut_files:
+        if options.badRecords == "fail":
+            raise fault
+        log.warning("%s", fault)
 
 
 def plan_log(place: Place, options: ReadOptions) -> list[Split]:
