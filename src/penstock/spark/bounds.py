@@ -61,8 +61,9 @@ class StoreBounds:
             self._store.close()
             self._store = None
 
-    def refresh(self, *, queues: bool | None = None) -> None:
-        """Take in what the writer did. New queues are looked for once a second, or now with ``queues``."""
+    def refresh(self, *, queues: bool | None = None) -> bool:
+        """Take in what the writer did; False if that is nothing. New queues are looked for once a second, or
+        now with ``queues``."""
         store = self.store
         begun = time.monotonic()
         if queues or (queues is None and begun >= self._look_again):
@@ -71,8 +72,8 @@ class StoreBounds:
             # Thousands of queues take a while to look at: not more than a twentieth of the time.
             done = time.monotonic()
             self._look_again = done + max(LOOK_FOR_QUEUES, 20 * (done - begun))
-        else:
-            store.poll()
+            return True
+        return store.poll()
 
     # -- offsets -----------------------------------------------------------------------------------
 

@@ -89,8 +89,15 @@ class Course:
             self._initial = start
         return self._initial.to_json()
 
+    def _look(self, *, thoroughly: bool = False) -> bool:
+        changed = self._store.refresh(thoroughly=thoroughly)
+        if changed:
+            self._report = None
+            self._idle_for = None
+        return changed
+
     def _checked_start(self) -> StreamOffset:
-        self._store.refresh(thoroughly=True)
+        self._look(thoroughly=True)
         starts, latest = self._store.starts(), self._store.latest()
         for key, offset in sorted(starts.items()):
             if offset > latest.get(key, 0):
@@ -104,7 +111,7 @@ class Course:
 
     def freeze_target(self) -> None:
         """The query reads to where the queues end now, and not further."""
-        self._store.refresh(thoroughly=True)
+        self._look(thoroughly=True)
         self._target = dict(self._store.latest())
 
     def latest(self, start: Json, *, everything: bool = False) -> Json:
@@ -112,8 +119,8 @@ class Course:
 
         ``everything`` sets the limits aside.
         """
-        changed = self._store.refresh()
-        if not changed and self._idle_for is not None and start == self._idle_for:
+        self._look()
+        if self._idle_for is not None and start == self._idle_for:
             return start
         offset = self._parsed(start)
         if self._group is not None and not offset.is_initial:
@@ -183,7 +190,9 @@ class Course:
 
     def report(self) -> Json:
         """The ends of all queues as last looked at, and whose they are, for those who watch the lag."""
-        return StreamOffset(self._store.latest(), path=self._store.uri).to_json()
+        if self._report is None:
+            self._report = StreamOffset(self._store.latest(), path=self._store.uri).to_json()
+        return self._report
 
     # -- a batch -----------------------------------------------------------------------------------
 
@@ -192,7 +201,7 @@ class Course:
         retention took: that is an error with the ranges, or, if told to go on, left out and reported."""
         stop = StreamOffset.parse(end)
         begin = begins(StreamOffset.parse(start), stop)
-        self._store.refresh()
+        self._look()
         ranges, lost = surviving(begin, stop.queues, self._store.earliest())
         if lost:
             if self._fail_on_data_loss:

@@ -49,7 +49,8 @@ class StoreWatch:
 
     def refresh(self, *, thoroughly: bool = False) -> bool:
         """Look again; False when nothing changed. New queues are seen within a second, or at once."""
-        self._bounds.refresh(queues=True if thoroughly else None)
+        if not self._bounds.refresh(queues=True if thoroughly else None) and self._looked:
+            return False
         extents = self._bounds.store.extents()
         if self._looked and extents == self._seen:
             return False

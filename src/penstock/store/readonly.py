@@ -24,6 +24,7 @@ from penstock.errors import StoreClosed
 from penstock.files.disk import DiskStorage
 from penstock.files.storage import Storage
 from penstock.format.batchunit import BATCH_UNIT_SIZE, encode_batch_unit
+from penstock.format.record import BLANK_MAGIC_CODE
 from penstock.message.ids import decode_message_id
 from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import UNIT, ConsumeQueue
@@ -62,7 +63,7 @@ class ReadOnlyStore:
         self._reader = unit_reader(self.config)
         self._guard = threading.RLock()
         self._closed = False
-        self._polled_first = -1
+        self._polled_first = self._polled_end = -1
         self.arrived = Signal()
         self.consumer_offsets = ConsumerOffsets(
             self.storage, str(PurePath(self.path) / "config" / "consumerOffset.json"), clock=self.clock
@@ -220,22 +221,40 @@ class ReadOnlyStore:
         """Look again which queues there are."""
         with self._guard:
             self._queues.load()
+            first = self.min_physical_offset
             for queue in self._queues:
                 self._drop_dangling(queue)
-                queue.correct_min_offset(self.min_physical_offset)
+                queue.correct_min_offset(first)
 
-    def poll(self) -> None:
-        """Take in what was added to the known queues, and forget what was removed.
+    def poll(self) -> bool:
+        """Take in what was added to the known queues, and forget what was removed; False if that is nothing.
 
-        One small read per queue in which nothing happened: fit to be called many times a second.
+        While nothing is appended to the log that is one small read, else one for each queue: fit to be called
+        many times a second. A log that was cut shorter is noticed by ``refresh``.
         """
         with self._guard:
-            first = self.min_physical_offset
+            first = self._polled_first
+            if first < 0 or not self.storage.exists(str(PurePath(self._log_folder) / f"{first:020d}")):
+                first = self.min_physical_offset
+            elif self._is_quiet():
+                return False
+            # The end as it was before the look: a queue that grew behind our back is looked at again.
+            end = self._queues.max_physical_offset
             for queue in self._queues:
                 if isinstance(queue, ConsumeQueue) and first == self._polled_first and not queue.has_grown():
                     continue
                 self._refresh(queue)
-            self._polled_first = first
+            self._polled_first, self._polled_end = first, end
+            return True
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing lies behind the last record that the queues knew: then none of them has grown."""
+        end = self._polled_end
+        head = self._read(end, 8)
+        if int.from_bytes(head[4:], "big") == BLANK_MAGIC_CODE:
+            end += self._file_size - end % self._file_size
+            head = self._read(end, 8)
+        return head == bytes(8) or (not head and end % self._file_size == 0)
 
     def extents(self) -> dict[tuple[str, int], tuple[int, int]]:
         """First offset and end of every queue that holds or held messages, as of the last look."""
