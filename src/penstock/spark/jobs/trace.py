@@ -53,7 +53,7 @@ class TraceResult:
 
 
 def trace(
-    spark: SparkSession | None,
+    spark: SparkSession,
     path: str | os.PathLike[str],
     key: str,
     *,
@@ -64,34 +64,49 @@ def trace(
     """Everything that became of the messages with a key, a unique key or a message id.
 
     ``via`` "index" asks the index files only; "scan" looks at every record; "auto" asks the index, and scans
-    where it cannot know: when there is none, when it finds nothing, and for messages without a unique key.
-    After a kill an index may lack entries: "scan" finds all the same. ``spark`` is used for a scan only.
+    where that cannot know (:func:`trace_by_index`). After a kill an index may lack entries: "scan" finds all
+    the same.
     """
-    if not key or " " in key:
-        raise UsageError("a key is a word without blanks", hint="give one key, unique key or message id")
     if via not in ("auto", "index", "scan"):
         raise UsageError(f"via is 'auto', 'index' or 'scan', not {via!r}")
+    if via != "scan" and (found := trace_by_index(path, key, sure=via == "auto")) is not None:
+        return found
     started = time.monotonic()
+    place = _place(path, key)
+    records = _through_scan(spark, place, key, split_bytes, progress)
+    return TraceResult(place.uri, key, "scan", _steps(place, records), time.monotonic() - started)
+
+
+def trace_by_index(path: str | os.PathLike[str], key: str, *, sure: bool = True) -> TraceResult | None:
+    """As :func:`trace`, through the index and without Spark.
+
+    With ``sure``, None where a scan may find more: there is no index, it knows nothing of the key, or a
+    message has no unique key, by which the rest of its records is found. Without, UsageError if there is no
+    index.
+    """
+    started = time.monotonic()
+    place = _place(path, key)
+    if not _has_index(place):
+        if sure:
+            return None
+        raise UsageError(f"{place.uri} has no index", hint="scan it")
+    records = _through_index(place, key)
+    if sure and (not records or any(_is_nameless(record) for record in records.values())):
+        return None
+    return TraceResult(place.uri, key, "index", _steps(place, records), time.monotonic() - started)
+
+
+def _is_nameless(record: StoredMessage) -> bool:
+    return record.unique_key is None and record.topic != TRANS_OP_HALF_TOPIC
+
+
+def _place(path: str | os.PathLike[str], key: str) -> Place:
+    if not key or " " in key:
+        raise UsageError("a key is a word without blanks", hint="give one key, unique key or message id")
     places = open_places(path)
     if len(places) != 1:
         raise UsageError(f"a trace is of one store, and {path} names {len(places)}", hint="run it on each")
-    (place,) = places
-    records: dict[int, StoredMessage] | None = None
-    if via != "scan" and _has_index(place):
-        records = _through_index(place, key)
-        unsure = not records or any(
-            record.unique_key is None and record.topic != TRANS_OP_HALF_TOPIC for record in records.values()
-        )
-        if unsure and via == "auto":
-            records = None
-    elif via == "index":
-        raise UsageError(f"{place.uri} has no index", hint="let it scan")
-    found_by = "scan" if records is None else "index"
-    if records is None:
-        if spark is None:
-            raise UsageError("the log has to be scanned, and there is no Spark session to do it")
-        records = _through_scan(spark, place, key, split_bytes, progress)
-    return TraceResult(place.uri, key, found_by, _steps(place, records), time.monotonic() - started)
+    return places[0]
 
 
 def _has_index(place: Place) -> bool:
