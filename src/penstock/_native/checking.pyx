@@ -133,6 +133,20 @@ cdef class CheckedQueue:
     def first_missing(self):
         return self.state.first_missing
 
+    @property
+    def ended(self):
+        """Whether the queue's files held no unit where one was asked for."""
+        return bool(self.state.ended)
+
+    def restore(self, int64_t first, int64_t next, int64_t checked, int64_t missing, int64_t first_missing, bint ended):
+        """Be where another pass over an earlier part of the log left this queue."""
+        self.state.first = first
+        self.state.next = next
+        self.state.checked = checked
+        self.state.missing = missing
+        self.state.first_missing = first_missing
+        self.state.ended = ended
+
 
 cdef uint32_t mix(const uint8_t* topic, int32_t length, int32_t queue_id) noexcept nogil:
     cdef uint32_t h = hash_text(0, topic, length) * 31u + <uint32_t> queue_id

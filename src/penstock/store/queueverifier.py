@@ -254,15 +254,9 @@ class QueueVerifier:
 
     def check_light_unit(self, topic: str, queue_id: int, number: int, expected: bytes) -> None:
         """The unit of a record in a light queue, if such queues were kept."""
-        key = (topic, queue_id)
-        folder = self.folders["consumequeue"].get(key)
-        if folder is None:
-            return
-        light = self._light.get(key)
+        light = self._light_queue(topic, queue_id)
         if light is None:
-            light = self._light[key] = _Simple(
-                UnitFiles(self.storage, folder), CheckedQueue(topic, queue_id, topic.encode(), True)
-            )
+            return
         data = light.files.read(number, 1)
         light.checked.next = max(light.checked.next, number + 1)
         if data and any(data) and data != expected:
@@ -273,6 +267,14 @@ class QueueVerifier:
                 f"unit {number} of light queue {topic}-{queue_id} is not that of its record at"
                 f" {_UNIT.unpack(expected)[0]}",
             )
+
+    def _light_queue(self, topic: str, queue_id: int) -> _Simple | None:
+        key = (topic, queue_id)
+        folder = self.folders["consumequeue"].get(key)
+        if folder is not None and key not in self._light:
+            checked = CheckedQueue(topic, queue_id, topic.encode(), True)
+            self._light[key] = _Simple(UnitFiles(self.storage, folder), checked)
+        return self._light.get(key)
 
     def _check_ext(
         self, key: tuple[str, int], number: int, address: int, tags_code: int, store_timestamp: int
