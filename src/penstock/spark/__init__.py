@@ -19,10 +19,12 @@ from penstock.spark.session import session
 if TYPE_CHECKING:
     from penstock.spark import jobs
     from penstock.spark.frames import read, stream, write
+    from penstock.spark.listener import LagListener
 
-__all__ = ["jobs", "read", "session", "stream", "write"]
+__all__ = ["LagListener", "jobs", "read", "session", "stream", "write"]
 
 _HOMES = {
+    "LagListener": "penstock.spark.listener",
     "read": "penstock.spark.frames",
     "stream": "penstock.spark.frames",
     "write": "penstock.spark.frames",

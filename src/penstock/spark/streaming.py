@@ -108,9 +108,13 @@ def frozen_start(options: Mapping[str, Any]) -> str:
     """What ``startingOffsets`` has to be so that a query begins where ``options`` say at this moment.
 
     "latest", times and groups become an offset for each queue there is; a queue that comes later is read from
-    its first message.
+    its first message. "earliest" stays what it is: it does not run away from anybody.
     """
     parsed = ReadOptions.parse(options)
     watch = StoreWatch(stream_place(parsed), parsed)
+    if parsed.startingTimestamp is parsed.startingOffsetsByTimestamp is parsed.startingGroup is None and (
+        parsed.startingOffsets in (None, "earliest")
+    ):
+        return "earliest"
     watch.refresh(thoroughly=True)
     return starting_json(watch.starts())
