@@ -6,6 +6,7 @@ import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Callable
+from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import PurePath
 
@@ -186,6 +187,18 @@ class MappedFileQueue:
                 last.reserve()
             return last
         return self.try_create_mapped_file(create_offset)
+
+    def request_next(self) -> Future[MappedFile] | None:
+        """The file behind the last one, asked for and perhaps still being made; None without a service.
+
+        It stays the service's: ``get_last_mapped_file`` takes it when the last one is full.
+        """
+        last = self.last_file
+        if self._allocate is None or last is None:
+            return None
+        begin = last.file_from_offset + self.mapped_file_size
+        ahead = self._place(file_name(begin + self.mapped_file_size))
+        return self._allocate.request(self._place(file_name(begin)), ahead, self.mapped_file_size)
 
     def should_roll(self, size: int) -> bool:
         """True when ``size`` more bytes need a new file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import PurePath
 from typing import Any
 
@@ -30,6 +31,8 @@ from penstock.message.ids import UniqueIdGenerator
 BLANK = 8
 LARGE_FOLIO = 2 << 20
 PIECE = 4 << 20
+LONGEST_HEAD = 68 << 10
+"""More than any record has beside its body: topic and properties are at most 32 KiB each."""
 
 
 class CommitLog:
@@ -171,6 +174,22 @@ class CommitLog:
             self.flusher.use_file(file.mapping)
             self.appender.use_file(file.mapping)
             return None
+
+    def awaited_file(self, body_bytes: int) -> Future[MappedFile] | None:
+        """What a put of such a message would wait for: the next file, if it is needed and still being made.
+
+        None when there is room. Where making it fails the put says so.
+        """
+        current = self.appender.current
+        if current is None or current.size - current.wrote_position > body_bytes + LONGEST_HEAD:
+            return None
+        if not self._background:
+            return None
+        try:
+            future = self.files.request_next()
+        except StoreError:
+            return None
+        return None if future is None or future.done() else future
 
     def prepare_ahead(self) -> None:
         """Have pages ready in front of the write position. Cheap when they are."""
