@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -114,10 +113,6 @@ class StoreWriter:
 
     async def put_async(self, message: Message) -> PutResult:
         """As ``put``; waits for the disk without holding up the event loop. Many may wait at once."""
-        awaited = self._log.awaited_file(len(message.body) if message.body is not None else 0)
-        if awaited is not None:
-            # Only until it is there: whether it could be made, the put itself finds out.
-            await asyncio.wait([asyncio.wrap_future(awaited)], timeout=self._log.allocate.wait_seconds)
         awaited = self._log.awaited_file(len(message.body) if message.body is not None else 0)
         if awaited is not None:
             # Only until it is there: whether it could be made, the put itself finds out.
