@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from penstock.cli.spark_compact import compact
+from penstock.cli.spark_stats import stats
+from penstock.cli.spark_trace import trace
+
 app = typer.Typer(
     help="Heavy work on a store as Spark jobs, on this machine or on a cluster.", no_args_is_help=True
 )
@@ -12,3 +16,8 @@ app = typer.Typer(
 @app.callback()
 def spark() -> None:
     """Heavy work on a store as Spark jobs, on this machine or on a cluster."""
+
+
+app.command("compact")(compact)
+app.command("stats")(stats)
+app.command("trace")(trace)
