@@ -7,6 +7,7 @@ import typer
 from penstock.cli.spark_compact import compact
 from penstock.cli.spark_stats import stats
 from penstock.cli.spark_trace import trace
+from penstock.cli.spark_verify import verify
 
 app = typer.Typer(
     help="Heavy work on a store as Spark jobs, on this machine or on a cluster.", no_args_is_help=True
@@ -18,6 +19,7 @@ def spark() -> None:
     """Heavy work on a store as Spark jobs, on this machine or on a cluster."""
 
 
+app.command("verify")(verify)
 app.command("compact")(compact)
 app.command("stats")(stats)
 app.command("trace")(trace)
