@@ -65,6 +65,7 @@ cdef class Builder:
     cdef bint spark            # names, times and nullability as Spark has them
     cdef Pairs pairs
     cdef Text cleaned_topic
+    cdef Span topic            # of all rows, whatever their records say; at NULL: as they say
     cdef bint wide             # whether WIDE bytes behind the record may be read
     cdef tuple names
     cdef int reserve_rows(self, int64_t rows) noexcept nogil

@@ -235,9 +235,12 @@ cdef class Builder:
             if c.text.offsets != NULL:
                 c.text.offsets[self.rows] = <int32_t> c.text.used
             if c.field == TOPIC:
-                code = clean_text(p + r.topic_at, r.topic_length, &self.cleaned_topic, &topic)
-                if code == 0:
-                    code = append(&c.text, topic.at, topic.length, self.wide)
+                if self.topic.at != NULL:
+                    code = append(&c.text, self.topic.at, self.topic.length, False)
+                else:
+                    code = clean_text(p + r.topic_at, r.topic_length, &self.cleaned_topic, &topic)
+                    if code == 0:
+                        code = append(&c.text, topic.at, topic.length, self.wide)
             elif c.field == QUEUE_ID:
                 (<int32_t*> c.numbers)[self.rows] = r.queue_id
             elif c.field == QUEUE_OFFSET:

@@ -26,6 +26,8 @@ class Decoder:
         first: int,
         last: int,
         unit_size: int,
+        topic: str,
+        queue_id: int,
         queue_offset: int,
         start: int,
         end: int,

@@ -1,5 +1,6 @@
 """Checked records become Spark's rows: selected, inner batches unwrapped, batches bounded in rows and in bytes."""
 
+from cpython.bytes cimport PyBytes_AS_STRING
 from cython cimport final
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
@@ -221,10 +222,12 @@ cdef class Decoder:
 
     def feed_units(
         self, const uint8_t[::1] buffer not None, int64_t base_offset, const uint8_t[::1] units not None, Py_ssize_t first,
-        Py_ssize_t last, int unit_size, int64_t queue_offset, int64_t start, int64_t end, bint check_crc=True,
+        Py_ssize_t last, int unit_size, str topic not None, int32_t queue_id, int64_t queue_offset, int64_t start,
+        int64_t end, bint check_crc=True,
     ):
         """(unit to go on with, stop): rows of the records that units[first:last] point to in the buffer, whose byte 0
-        has physical offset `base_offset`. Unit 0 has queue offset `queue_offset`; rows have offsets in [start, end).
+        has physical offset `base_offset`. Unit 0 has queue offset `queue_offset`; rows have offsets in [start, end)
+        and the topic and queue given, which for a light queue are not the record's own.
 
         Every record is checked. `stop` is "end", "limit" (the batch is full), or what is wrong with the record of the
         unit, as a walk says it.
@@ -237,8 +240,11 @@ cdef class Decoder:
         cdef int code = 0, parsed = REC_OK, checks = CHECK_OFFSET | CHECK_TORN | (CHECK_CRC if check_crc else 0)
         cdef Record r
         cdef Properties properties
+        cdef bytes name = topic.encode("utf-8", "replace")
         if first < 0 or last * unit_size > units.shape[0] or unit_size not in (SIMPLE_UNIT, BATCH_UNIT):
             raise ValueError("the units lie outside of the buffer")
+        self.builder.topic.at = <const uint8_t*> PyBytes_AS_STRING(name)
+        self.builder.topic.length = <int32_t> len(name)
         while at < last:
             with nogil:
                 unit = &units[0] + at * unit_size
@@ -257,6 +263,7 @@ cdef class Decoder:
                     parsed = check_record(p, &r, physical, checks)
                 if parsed != REC_OK:
                     break
+                r.queue_id = queue_id
                 if self.selection.judge(p, &r, physical, &properties) == TAKE:
                     if self.full(&r):
                         code = FULL_BATCH
@@ -273,6 +280,7 @@ cdef class Decoder:
                         if code != 0:
                             break
                 at += 1
+        self.builder.topic.at = NULL
         if code != FULL_BATCH:
             raise_for(code)
         return at, "limit" if code == FULL_BATCH else STOPS[parsed]

@@ -63,6 +63,7 @@ class _Task:
             selection=split.wanted.selection(),
             max_rows=options.maxBatchRows,
             max_bytes=options.maxBatchBytes,
+            unwrap=options.view == "queue",  # the log has a record, the queue has its messages
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from penstock._native.record import walk
 from penstock._native.units import find_record
+from penstock.spark.places import Place
 from penstock.spark.planning import LogSplit
+from penstock.spark.segments import SegmentDirectory
+from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault
 from penstock.store.logwindow import LogWindow
 from penstock.store.scan import LogScanner, Run, StepResult
@@ -31,6 +34,24 @@ class Bad:
     lost: bool = False
 
 
+class PartOfLog(SegmentDirectory):
+    """The log of a place up to where it is known to reach. Costs one listing: a task needs no more."""
+
+    def __init__(self, place: Place, limit: int) -> None:
+        folder = place.root if place.kind == "segments" else f"{place.root}/commitlog"
+        size = place.segment_size or place.directory.segment_size
+        super().__init__(place.storage, folder, place.names, size)
+        self._limit = limit
+
+    def path(self, *names: str) -> str:
+        return super().path(*(name for name in names if name != "commitlog"))
+
+    @property
+    def queued_end(self) -> int:
+        """Everything before it belongs to the log."""
+        return self._limit
+
+
 class LogReader:
     """One pass over a split. What is bad between two runs is in ``bad`` when the second one comes."""
 
@@ -39,7 +60,9 @@ class LogReader:
         self.bad: list[Bad] = []
         self._check_crc = check_crc
         self._window = window
-        self._directory = split.place.directory
+        self._directory: StoreDirectory = (
+            split.place.directory if split.limit is None else PartOfLog(split.place, split.limit)
+        )
 
     def runs(self) -> Iterator[Run]:
         """Whole records that start inside of the split, in order. A run is valid until the next one comes."""
@@ -81,9 +104,11 @@ class LogReader:
         begin = fault.physical_offset
         limit = self.split.limit if self.split.limit is not None else self.split.end
         end = begin + fault.length if fault.length else max(begin, limit)
-        if fault.kind == "missing-file" and (cut := self._cut_before(begin)) is not None:
-            self.bad.append(Bad(begin, end, fault.found, cut.path, begin - cut.begin))
-            return
+        if fault.kind == "missing-file":
+            end = min(end, max(begin, self.split.end))  # each task tells of its own part of a hole
+            if (cut := self._cut_file(begin)) is not None:
+                self.bad.append(Bad(begin, end, fault.found, cut.path, begin - cut.begin))
+                return
         lost = fault.kind == "missing-file" or (
             fault.kind == "record-read" and not self._directory.storage.exists(fault.file)
         )
@@ -91,12 +116,10 @@ class LogReader:
         stop = next((f.begin + f.size for f in self._directory.log_files if f.holds(begin)), end)
         self.bad.append(Bad(begin, min(end, stop), fault.found, fault.file, fault.offset or 0, lost))
 
-    def _cut_before(self, offset: int) -> QueueFile | None:
-        """The file that ends at an offset although it should go on there: somebody cut it."""
-        for file in self._directory.log_files:
-            if file.begin + file.size == offset and file.size < self._directory.segment_size:
-                return file
-        return None
+    def _cut_file(self, offset: int) -> QueueFile | None:
+        """The file that should hold an offset and was cut before it."""
+        size = self._directory.segment_size
+        return next((f for f in self._directory.log_files if f.begin <= offset < f.begin + size), None)
 
     def _start(self) -> int:
         """Where to begin to walk so that the first record of the split is met at its own place."""

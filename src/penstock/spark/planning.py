@@ -13,15 +13,18 @@ from dataclasses import dataclass
 
 from penstock.errors import UsageError
 from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.keysearch import search_index
 from penstock.spark.options import ReadOptions
 from penstock.spark.places import Place, open_places
-from penstock.spark.wanted import FOREVER, Wanted, wanted_of
+from penstock.spark.wanted import FOREVER, QueueExtent, Wanted, wanted_of
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import FaultList
 from penstock.store.scan import LogScanner
 
 log = logging.getLogger("penstock.spark")
 
+RECORDS_AT_ONCE = 10_000
+"""Places of single records that one task gets."""
 SEEK_COST = 16 << 10
 """What jumping to a record costs, in bytes of log that could be read along in that time."""
 
@@ -106,35 +109,37 @@ def _last_queued(place: Place) -> int | None:
 
 
 def log_splits(
-    place: Place, *, split_bytes: int, begin: int | None = None, end: int | None = None
+    place: Place,
+    *,
+    split_bytes: int,
+    begin: int | None = None,
+    end: int | None = None,
+    limit: int | None = None,
 ) -> list[LogSplit]:
     """The log of a place in pieces of about ``split_bytes``, in order, no byte of it twice or left out.
 
-    ``begin`` and ``end`` narrow it to records that start in [begin, end). No piece reaches over two files.
+    ``begin`` and ``end`` narrow it to records that start in [begin, end). ``limit`` is where the log is known
+    to end or go on; without it the end is looked for. No piece reaches over two files, but into a hole where
+    one is missing: reading it reports the hole.
     """
     files = place.log_files
     if not files:
         return []
-    whole_end = log_end(place)
-    first = files[0].begin if begin is None else max(begin, files[0].begin)
-    stop = whole_end if end is None else min(end, whole_end)
+    limit = log_end(place) if limit is None else limit
+    position = files[0].begin if begin is None else begin
+    stop = limit if end is None else min(end, limit)
     made: list[LogSplit] = []
-    position = first
     for file in files:
         file_end = min(file.begin + file.size, stop)
         if file_end <= position:
             continue
-        if file.begin > position and not made:
-            position = file.begin
-        # A hole where a file is missing belongs to the piece before it: reading it reports the hole.
         count = max(1, round((file_end - position) / split_bytes))
         step = -(-(file_end - position) // count)
-        for number in range(count):
-            low = position + number * step
-            high = min(low + step, file_end)
-            if low < high:
-                made.append(LogSplit(place, low, high, whole_end))
+        for low in range(position, file_end, step):
+            made.append(LogSplit(place, low, min(low + step, file_end), limit))
         position = file_end
+    if position < stop:  # the last files are gone
+        made.append(LogSplit(place, position, stop, limit))
     return made
 
 
@@ -220,6 +225,11 @@ class _Extent:
     low: int
     high: int
     size: int
+    light: bool
+
+    @property
+    def queue(self) -> QueueExtent:
+        return (*self.range, self.low, self.high)
 
     @property
     def count(self) -> int:
@@ -228,14 +238,38 @@ class _Extent:
 
 def plan_queues(bounds: StoreBounds, options: ReadOptions, ranges: Sequence[QueueRange]) -> list[Split]:
     """Tasks for queue ranges: along the log, or along the units where few of its bytes are wanted."""
-    extents = [found for found in (_extent(bounds, part) for part in ranges) if found is not None]
+    found = [extent for extent in (_extent(bounds, part) for part in ranges) if extent is not None]
+    # Records of a light queue have another topic in the log: only the units know them.
+    splits = _unit_splits(bounds, options, [extent for extent in found if extent.light])
+    extents = [extent for extent in found if not extent.light]
     if not extents:
-        return []
+        return splits
     low, high = min(e.low for e in extents), max(e.high for e in extents)
+    if options.keys and (indexed := _key_splits(bounds, options, extents, low, high)) is not None:
+        return splits + indexed
     along_units = sum(min(e.high - e.low, e.size + e.count * SEEK_COST) for e in extents)
     if along_units < high - low:
-        return _unit_splits(bounds, options, extents)
-    return _log_splits(bounds, options, extents, low, high)
+        return splits + _unit_splits(bounds, options, extents)
+    return splits + _log_splits(bounds, options, extents, low, high)
+
+
+def _key_splits(
+    bounds: StoreBounds, options: ReadOptions, extents: Sequence[_Extent], low: int, high: int
+) -> list[Split] | None:
+    """Records that the index knows, and a scan where it does not; None without an index."""
+    topics = {extent.range.topic for extent in extents}
+    found = search_index(bounds.place, topics, options.keys or (), low, high)
+    if found is None:
+        return None
+    splits: list[Split] = []
+    if found.offsets:
+        wanted = wanted_of(options, queues=tuple(extent.queue for extent in extents))
+        for first in range(0, len(found.offsets), RECORDS_AT_ONCE):
+            offsets = found.offsets[first : first + RECORDS_AT_ONCE]
+            splits.append(Split(bounds.place, wanted, offsets=offsets))
+    for begin, end in found.unknown:
+        splits += _log_splits(bounds, options, extents, begin, end)
+    return splits
 
 
 def _extent(bounds: StoreBounds, part: QueueRange) -> _Extent | None:
@@ -257,18 +291,23 @@ def _extent(bounds: StoreBounds, part: QueueRange) -> _Extent | None:
         if (unit := bounds.unit(part.topic, part.queue_id, offset)) is not None
     ]
     mean = sum(sizes) / max(1, len(sizes))
-    return _Extent(part, first[1], last[1] + last[2], int(mean * (part.end - part.start)))
+    message = bounds.store.lookup(first[1])
+    light = message is not None and message.topic != part.topic
+    return _Extent(part, first[1], last[1] + last[2], int(mean * (part.end - part.start)), light)
 
 
 def _log_splits(
     bounds: StoreBounds, options: ReadOptions, extents: Sequence[_Extent], low: int, high: int
 ) -> list[Split]:
-    pieces = log_splits(bounds.place, split_bytes=_split_bytes(options, high - low), begin=low, end=high)
+    # What queues point to is part of the log: no need to look for its end.
+    limit = max(extent.high for extent in extents)
+    size = _split_bytes(options, high - low)
+    pieces = log_splits(bounds.place, split_bytes=size, begin=low, end=high, limit=limit)
     splits = []
     for piece in pieces:
         inside = [e for e in extents if e.low < piece.end and e.high > piece.begin]
         if inside:
-            queues = tuple((*e.range, e.low, e.high) for e in inside)
+            queues = tuple(e.queue for e in inside)
             splits.append(Split(bounds.place, wanted_of(options, queues=queues), log=piece))
     return splits
 

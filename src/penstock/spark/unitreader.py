@@ -59,7 +59,7 @@ class UnitReader:
                 at = first
                 while at < last:
                     at, stop = decoder.feed_units(
-                        view, begin, units, at, last, size, offset, part.start, part.end, check_crc
+                        view, begin, units, at, last, size, *part[:2], offset, *part[2:], check_crc
                     )
                     if stop == "limit":
                         yield None

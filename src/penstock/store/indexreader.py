@@ -60,6 +60,18 @@ class IndexReader:
                 break
         return found
 
+    def extents(self) -> list[tuple[int, int]]:
+        """Physical offsets of the first and the last indexed record of every file that has an entry."""
+        found: list[tuple[int, int]] = []
+        for path in self._paths():
+            try:
+                header = self._header(path)
+            except (FileNotFoundError, CorruptFile):
+                continue  # as in query_offset
+            if header.count > 1:  # entry 0 is never used
+                found.append((header.begin_offset, header.end_offset))
+        return found
+
     def _paths(self) -> list[str]:
         try:
             names = [e.name for e in self._storage.listdir(self._folder) if not e.is_dir and e.name.isdigit()]
