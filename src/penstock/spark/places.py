@@ -14,11 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import NotAStore, StoreError, UsageError
+from penstock.errors import CorruptFile, NotAStore, StoreError, UsageError
 from penstock.files.storage import Storage
 from penstock.spark.location import Location, parse_location
 from penstock.spark.segments import RemoteDirectory, SegmentDirectory, chosen_files
-from penstock.store.directory import StoreDirectory
+from penstock.store.directory import StoreDirectory, is_locked
 from penstock.store.sizes import QueueFile, files_of, is_queue_file_name, is_store, segment_size_of
 
 LOOKED_FOR = (
@@ -93,6 +93,22 @@ class Place:
         """Files of the log as they are now, oldest first; one listing of one folder."""
         folder = self.root if self.kind == "segments" else f"{self.root}/commitlog"
         return chosen_files(self.storage, folder, self.names, self.segment_size)
+
+    @property
+    def cut_files(self) -> list[CorruptFile]:
+        """Files of a store's log that were longer once. Of segments alone nobody says how long they were.
+
+        A short file without anything in it is none of these: a crash left it while it was made. And with an
+        owner at work, files are being made.
+        """
+        if self.kind == "segments" or (self.is_local and is_locked(f"{self.root}/lock")):
+            return []
+        hint = "restore it from a backup; badRecords=skip reads what is there"
+        return [
+            CorruptFile(file.path, found=f"{file.size} bytes, cut short", hint=hint)
+            for file in self.log_files
+            if file.size < (self.segment_size or file.size + 1) and any(self.storage.pread(file.path, 0, 8))
+        ]
 
     def refreshed(self) -> Place:
         """The same place, not yet looked at."""
