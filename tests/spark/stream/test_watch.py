@@ -78,7 +78,7 @@ def test_frozen_start_holds_numbers_only(tmp_path: Path) -> None:
     fill(tmp_path, range(10))
     path = str(tmp_path)
     assert frozen_start({"path": path, "startingOffsets": "latest"}) == '{"t":{"0":5,"1":5}}'
-    assert frozen_start({"path": path}) == '{"t":{"0":0,"1":0}}'
+    assert frozen_start({"path": path}) == "earliest"
     assert frozen_start({"path": path, "startingOffsets": '{"t":{"1":-1}}'}) == '{"t":{"0":0,"1":5}}'
 
 
