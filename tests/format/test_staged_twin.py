@@ -1,4 +1,4 @@
-"""Rows become the same bytes in the compiled and the plain encoder; staged records are found again in a log."""
+"""Compiled and plain encoder make the same bytes of rows; staged records are found again in a log."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@
 5. The marker, for a writer with a key, and then the journal say that it is done: now it is published.
 6. The store is closed, which makes the records visible; journal and staged files go.
 
-A crash before 5 leaves a journal that is not done. Whoever opens the sink next finds, by comparing the log
-with the staged files, how much of it is in the log, and appends the rest.
+A crash before 5 leaves a journal that is not done. Whoever opens the sink next cuts the records off the log
+again, if nobody can have seen them. If the store was opened since, they are visible: then the log is compared
+with the staged files, and what is missing is appended.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from penstock._native.record import walk
 from penstock._native.staged import match_records
 from penstock.errors import CorruptFile, StoreError, StoreLocked
 from penstock.files.disk import DiskStorage
+from penstock.spark.rollback import roll_back
 from penstock.spark.staging import StagedRun, StagingArea
 
 if TYPE_CHECKING:
@@ -96,41 +98,47 @@ def is_published(area: StagingArea, publication: Publication) -> bool:
 def publish(root: str | Path, publication: Publication, *, step: Step = no_step) -> bool:
     """Make staged runs part of the log. False when an earlier call for the same key has done that."""
     area = StagingArea(root)
+    settle(root)
     with owned(area) as store:
         step("opened")
-        settle(area, store, step)
-        if is_published(area, publication):
-            fresh = False
-        else:
-            fresh = True
+        if read_journal(area) is not None:
+            raise StoreError("another write is being published", file=area.journal, hint="try again")
+        fresh = not is_published(area, publication)
+        if fresh:
             _publish(area, store, publication, step)
     step("closed")
-    _tidy(area, publication)
+    if fresh:
+        _remove_journal(area)
+    area.forget(publication.write)
     step("tidied")
     return fresh
 
 
-def settle_left(root: str | Path, *, step: Step = no_step) -> bool:
-    """Finish what a crash interrupted, if there is anything; True if there was."""
+def settle(root: str | Path, *, given_up: bool = False, step: Step = no_step) -> str | None:
+    """Roll back or finish what a crash interrupted: what became of it, None when there was nothing.
+
+    ``given_up``: whoever waited for it was told that it failed, so it is rolled back while that is possible.
+    """
     area = StagingArea(root)
     left = read_journal(area)
     if left is None:
-        return False
-    with owned(area) as store:
-        settle(area, store, step)
-    return True
-
-
-def settle(area: StagingArea, store: MessageStore, step: Step = no_step) -> None:
-    """Finish the publication that the journal tells of. The store is ours."""
-    left = read_journal(area)
-    if left is None:
-        return
-    if not left.done and not is_published(area, left):
-        _append(area, store, left, step, already=_present(area, store, left))
-        _decide(area, store, left, step)
-    store.flush()
-    _tidy(area, left)
+        return None
+    done = "published"
+    if not is_published(area, left) and (given_up or not left.done):
+        try:
+            rolled_back = roll_back(area, left.begin, left.runs)
+        except StoreLocked as error:
+            raise _locked(area, error) from error
+        if rolled_back:
+            done = "rolled back"
+        elif not left.done:
+            done = "finished"
+            with owned(area) as store:
+                _append(area, store, left, step, already=_present(area, store, left))
+                _decide(area, store, left, step)
+    _remove_journal(area)
+    area.remove(left.runs)
+    return done
 
 
 @contextlib.contextmanager
@@ -141,11 +149,7 @@ def owned(area: StagingArea) -> Iterator[MessageStore]:
     try:
         store = open_writable(area.root, flush="sync", background=False)
     except StoreLocked as error:
-        raise StoreLocked(
-            f"the store is open elsewhere, and only one process may write to it: {error.message}",
-            file=area.root,
-            hint="stop the broker or the program that has it open, then write again",
-        ) from error
+        raise _locked(area, error) from error
     try:
         yield store
     except BaseException:
@@ -222,12 +226,17 @@ def _decide(area: StagingArea, store: MessageStore, publication: Publication, st
     step("done")
 
 
-def _tidy(area: StagingArea, publication: Publication) -> None:
-    left = read_journal(area)
-    if left is not None and left.write == publication.write:
-        area.journal.unlink()
-        DiskStorage().sync_dir(area.folder)
-    area.forget(publication.write)
+def _remove_journal(area: StagingArea) -> None:
+    area.journal.unlink()
+    DiskStorage().sync_dir(area.folder)
+
+
+def _locked(area: StagingArea, error: StoreLocked) -> StoreLocked:
+    return StoreLocked(
+        f"the store is open elsewhere, and only one process may write to it: {error.message}",
+        file=area.root,
+        hint="stop the broker or the program that has it open, then write again",
+    )
 
 
 def _present(area: StagingArea, store: MessageStore, publication: Publication) -> int:
@@ -267,18 +276,17 @@ def _log_pieces(store: MessageStore, begin: int) -> Iterator[memoryview]:
         yield view[start:stop]
 
 
-def withdraw(root: str | Path, write: str) -> None:
+def withdraw(root: str | Path, write: str, runs: list[StagedRun] | None = None) -> None:
     """Give up a write that was not published: nothing of it is visible after that.
 
-    A publication that broke off is rolled back. If that is not possible any more, because the store was
-    opened since, its staged files stay for the next opening, which finishes it.
+    A publication that broke off is rolled back; if the store was opened since, it is finished instead, since
+    it is visible already. ``runs``: remove only these staged files, not all of the write's.
     """
     area = StagingArea(root)
     left = read_journal(area)
     if left is not None and left.write == write:
-        if left.done or is_published(area, left):
-            return
-        with owned(area) as store:
-            settle(area, store)
-        return
-    area.forget(write)
+        settle(root, given_up=True)
+    if runs is None:
+        area.forget(write)
+    else:
+        area.remove(runs)

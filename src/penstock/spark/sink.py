@@ -61,9 +61,9 @@ class RocketMQSink(DataSourceStreamArrowWriter):
         StagingArea(options.path).sweep(options.sweep_after)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        for message in messages:
-            if isinstance(message, Staged):
-                withdraw(self.plan.options.path, _name(message.key, message.number))
+        given = [message for message in messages if isinstance(message, Staged)]
+        for key, number in {(message.key, message.number) for message in given}:
+            withdraw(self.plan.options.path, _name(key, number), [message.run for message in given])
 
 
 def _name(key: str | None, number: int) -> str:

@@ -20,7 +20,7 @@ import shutil
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +92,14 @@ class StagingArea:
         shutil.rmtree(self.folder_of(write), ignore_errors=True)
         self.tidy()
 
+    def remove(self, runs: Iterable[StagedRun]) -> None:
+        """Remove some staged files only: others of the same write may be needed yet."""
+        for run in runs:
+            (self.staging / run.file).unlink(missing_ok=True)
+        self.tidy()
+
     def tidy(self) -> None:
+        """Remove folders that are empty."""
         for folder in (*_empty_below(self.staging), self.staging, self.markers, self.folder):
             with contextlib.suppress(OSError):  # not empty, or not there: both are fine
                 folder.rmdir()

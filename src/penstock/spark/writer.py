@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from penstock.config import StoreConfig
 from penstock.errors import StoreError, UsageError
 from penstock.files.disk import DiskStorage
-from penstock.spark.publishing import Publication, publish, settle_left, withdraw
+from penstock.spark.publishing import Publication, publish, settle, withdraw
 from penstock.spark.rowencoder import RowEncoder, WritePlan
 from penstock.spark.staging import StagedRun, StagingArea
 from penstock.spark.writeoptions import WriteOptions, column_roles
@@ -90,6 +90,6 @@ class RocketMQWriter(DataSourceArrowWriter):
         withdraw(self.plan.options.path, self.write_name)
 
 
-def finish_interrupted(path: str | Path) -> bool:
-    """Settle what a killed write left behind; the next write does it too. True if there was something."""
-    return settle_left(path)
+def settle_interrupted(path: str | Path) -> str | None:
+    """Settle what a killed write left behind, as the next write would: "rolled back", "finished", or None."""
+    return settle(path)
