@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, stopped at the end of the run. Tests leave it and its settings as they are."""
     from penstock.spark.session import session
 
+    # Workers find what a test hands them by its module's name.
+    places = [str(HERE.parent.parent / "src"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
     opened = session(
         "local[2]",
         app_name="penstock-tests",
