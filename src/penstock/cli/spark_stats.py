@@ -60,7 +60,7 @@ def stats(
 
 
 def _print(result: StatsResult) -> None:
-    from penstock.cli.output import print_facts, print_table, size_text, time_text
+    from penstock.cli.output import print_facts, print_table, size_text
 
     plan = result.retention
     messages = result.records - result.fillers
@@ -75,18 +75,15 @@ def _print(result: StatsResult) -> None:
     print_facts(result.path, facts)
     print_table(
         "topics",
-        ["topic", "queues", "messages", "bytes", "size p50", "size p99", "delay p50", "delay p99", "last"],
+        ["topic", "queues", "messages", "bytes", "size p50, p99", "delay p50, p99"],
         [
             [
                 topic.topic,
                 topic.queues,
                 topic.rows,
                 size_text(topic.bytes),
-                size_text(round(topic.sizes.quantiles["p50"])),
-                size_text(round(topic.sizes.quantiles["p99"])),
-                f"{topic.delays_ms.quantiles['p50']:.0f} ms",
-                f"{topic.delays_ms.quantiles['p99']:.0f} ms",
-                time_text(topic.last_store_ms),
+                ", ".join(size_text(round(topic.sizes.quantiles[name])) for name in ("p50", "p99")),
+                ", ".join(f"{topic.delays_ms.quantiles[name]:.0f} ms" for name in ("p50", "p99")),
             ]
             for topic in result.topics
         ],

@@ -46,7 +46,9 @@ def stacked_bars(
             f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
             f"{short(value)}{unit}</text>"
         )
-    every = max(1, math.ceil(len(bars) / 12))
+    # Labels of six points and a bit a character, with a gap between them.
+    widest = max((len(bar.label) for bar in bars), default=1)
+    every = max(1, math.ceil((widest * 6.5 + 16) / step))
     for number, bar in enumerate(bars):
         x, below = _LEFT + number * step, 0.0
         out.append(f"<g><title>{escape(bar.hint or bar.label)}</title>")
@@ -108,7 +110,7 @@ def histogram(values: Sequence[tuple[float, int]], *, title: str, unit: str, mar
         whole = sum(count for _, count in values)
         for number, count in enumerate(bins):
             if count:
-                tall = inner * count / most
+                tall = 0.82 * inner * count / most  # names of marks stand above
                 begin = math.exp(low + (high - low) * number / len(bins))
                 end = math.exp(low + (high - low) * (number + 1) / len(bins))
                 out.append(
@@ -120,8 +122,9 @@ def histogram(values: Sequence[tuple[float, int]], *, title: str, unit: str, mar
         for number in range(7):
             at = low + (high - low) * number / 6
             x = _LEFT + (WIDTH - _LEFT - _RIGHT) * number / 6
+            anchor = "end" if number == 6 else "middle"
             out.append(
-                f'<text class="tick" x="{x:.1f}" y="{height - _BOTTOM + 18}" text-anchor="middle">'
+                f'<text class="tick" x="{x:.1f}" y="{height - _BOTTOM + 18}" text-anchor="{anchor}">'
                 f"{short(math.exp(at))}{unit}</text>"
             )
         for number, (name, value) in enumerate(marks.items()):

@@ -301,7 +301,7 @@ def _marks(values: Sequence[tuple[float, int]]) -> dict[str, float]:
 
 def _label(milliseconds: int, step: int) -> str:
     text = moment(milliseconds)
-    return text[5:10] if step >= DAY_MS else text[11:16] if text[11:16] != "00:00" else text[5:10]
+    return text[5:10] if step >= DAY_MS else text[5:16]
 
 
 def _days(days: float | None) -> str:
