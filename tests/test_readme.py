@@ -46,7 +46,7 @@ def run(command: list[str], folder: Path, text: str, **environment: str) -> str:
 
 
 def test_the_python_examples_work_when_pasted(tmp_path: Path) -> None:
-    first, columns = blocks("python")
+    first, columns, _ = blocks("python")
     assert len(first.splitlines()) <= 10
     shown = run([sys.executable, "-"], tmp_path, first)
     assert shown.splitlines() == [
@@ -59,12 +59,48 @@ def test_the_python_examples_work_when_pasted(tmp_path: Path) -> None:
 
 
 def test_the_commands_work_when_pasted(tmp_path: Path) -> None:
-    (commands,) = blocks("sh")
+    _, commands = blocks("sh")
     script = f'set -euo pipefail\npenstock() {{ "{sys.executable}" -m penstock "$@"; }}\n{commands}'
     shown = run(["bash", "-s"], tmp_path, script, **SMALL)
     assert "a flat white" in shown
     assert "healthy" in shown
     assert shown.count('"topic":"numbers"') == 3
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_the_spark_part_works_when_pasted(tmp_path: Path) -> None:
+    first, columns, spark = blocks("python")
+    commands, _ = blocks("sh")
+    run([sys.executable, "-"], tmp_path, first)
+    run([sys.executable, "-"], tmp_path, columns)
+    shown = run([sys.executable, "-"], tmp_path, spark)
+    assert "two espressos" in shown
+    assert shown.splitlines()[-1] == "[('sensor-0', 4), ('sensor-1', 3), ('sensor-2', 3)]"
+    script = f'set -euo pipefail\npenstock() {{ "{sys.executable}" -m penstock "$@"; }}\n{commands}'
+    shown = run(["bash", "-s"], tmp_path, script)
+    assert "readings" in shown
+    assert "healthy" in shown
+    assert (tmp_path / "stats.html").exists()
+    assert list((tmp_path / "demo-parquet").rglob("*.parquet"))
+
+
+def test_every_option_of_the_source_is_described() -> None:
+    from penstock.spark.options import OPTIONS
+    from penstock.spark.writeoptions import ACCEPTED
+    from penstock.spark.writeoptions import OPTIONS as WRITING
+
+    described = (ROOT / "docs" / "spark.md").read_text()
+    assert [name for name in (*OPTIONS, *WRITING, *ACCEPTED) if f"`{name}`" not in described] == []
+
+
+def test_every_job_is_described() -> None:
+    from penstock.cli.sparking import app
+
+    described = (ROOT / "docs" / "spark.md").read_text()
+    jobs = [str(command.name) for command in app.registered_commands]
+    assert jobs
+    assert [name for name in jobs if f"| `{name}` |" not in described] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

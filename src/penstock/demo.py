@@ -1,4 +1,4 @@
-"""``make demo``: the store from end to end, in a few seconds, without Java."""
+"""``make demo``: the store from end to end in a few seconds, then Spark over it where there is a Java."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from penstock import Message, StoreConfig
+from penstock.errors import SparkUnavailable
 from penstock.store.messagestore import MessageStore
 from penstock.store.opening import open_writable
 from penstock.store.verify import verify_store
@@ -23,23 +24,36 @@ CONFIG = StoreConfig(
     max_index_num=200_000,
 )
 TOPICS = ("orders", "payments", "shipping")
+REPORT = "penstock-demo.html"
+QUERY = """
+select topic, tags, count(*) as messages, count(distinct queueId) as queues, sum(length(body)) as bytes
+from messages group by topic, tags order by topic, tags
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; with ``--writer PATH`` be the child that gets killed."""
+    """Run the demo; ``--store``: without its Spark part; ``--writer PATH``: be the child that is killed."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["--writer"]:
         _write_until_killed(given[1])
         return 0
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
-        return _demo(str(Path(folder) / "store"))
+        path = str(Path(folder) / "store")
+        fine, records = _show_store(path)
+        if given != ["--store"]:
+            try:
+                fine = show_spark(path, records) and fine
+            except SparkUnavailable as error:
+                print(f"\nThe Spark part is left out: {error}.")
+        return 0 if fine else 1
 
 
 def _say(what: str, result: str) -> None:
     print(f"  {what:<34} {result}", flush=True)
 
 
-def _demo(path: str) -> int:
+def _show_store(path: str) -> tuple[bool, int]:
+    """Write, read, find, be killed, recover; whether all is well, and how many records there are."""
     print("Penstock: a durable message log that keeps Apache RocketMQ's bytes\n")
     with open_writable(path, config=CONFIG) as store:
         _put_and_read(store)
@@ -56,7 +70,7 @@ def _demo(path: str) -> int:
         "\n"
         + ("Everything that was acknowledged is there, once and in order." if fine else "SOMETHING IS WRONG.")
     )
-    return 0 if fine else 1
+    return fine, report.records
 
 
 def _put_and_read(store: MessageStore) -> None:
@@ -127,6 +141,46 @@ def _recover(path: str, acked: list[int]) -> tuple[int, int]:
         lost, doubled = len(set(acked) - set(stored)), len(stored) - len(set(stored))
         _say("open again: recovery", f"{took:.2f} s; {len(stored)} messages, {lost} lost, {doubled} doubled")
         return lost + (not in_order), doubled
+
+
+def show_spark(path: str, records: int) -> bool:
+    """A query and two jobs over the same directory; True when they count what the store counts."""
+    from penstock.spark.jobs.export import export
+    from penstock.spark.jobs.report import write_report
+    from penstock.spark.jobs.stats import stats
+    from penstock.spark.session import session
+    from penstock.spark.sql import sql
+
+    print("\nThe same directory on Apache Spark\n")
+    begin = time.monotonic()
+    spark = session("local[2]", app_name="penstock demo")
+    _say("start Spark", f"{spark.version} on 2 cores, {time.monotonic() - begin:.1f} s")
+    try:
+        begin = time.monotonic()
+        rows = sql(spark, path, QUERY).collect()
+        counted = sum(row.messages for row in rows)
+        _say("select … from messages group by …", f"{counted} rows in {time.monotonic() - begin:.1f} s")
+        for row in rows:
+            named = f"{row.topic} [{row.tags}]" if row.tags else row.topic
+            print(
+                f"      {named:<20} {row.messages:>8} messages of {row.queues} queues, {row.bytes:>8} bytes"
+            )
+        begin = time.monotonic()
+        target = f"{path}-parquet"
+        export(spark, path, target)
+        exported = spark.read.parquet(target).count()
+        _say("job: export to Parquet by topic", f"{exported} rows in {time.monotonic() - begin:.1f} s")
+        result = stats(spark, path)
+        _say("job: statistics", f"of {result.records} records in {result.seconds:.1f} s")
+        write_report(result, REPORT)
+        _say("the page with its plots", str(Path(REPORT).resolve()))
+    finally:
+        spark.stop()
+    fine = counted == exported == records
+    print(
+        "\n" + ("Spark counts what the store counts." if fine else "SOMETHING IS WRONG: the counts differ.")
+    )
+    return fine
 
 
 if __name__ == "__main__":

@@ -60,5 +60,5 @@ def test_a_killed_store_is_healthy_before_and_after_opening(flush: str, tmp_path
 
 
 def test_the_demo_keeps_its_promise(capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo.main([]) == 0
+    assert demo.main(["--store"]) == 0
     assert "0 lost, 0 doubled" in capsys.readouterr().out

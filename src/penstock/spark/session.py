@@ -138,6 +138,8 @@ def _make_archive(home: SparkHome, draft: Path) -> None:
     process = getattr(gateway, "proc", None)
     if process is None or process.stdin is None or process.poll() is not None:
         return
+    if sys.stderr.isatty():
+        print("penstock: preparing faster starts of Spark, once", file=sys.stderr)
     try:
         spark = SparkSession.builder.getOrCreate()
         if (spark.sparkContext.master or "").startswith("local"):

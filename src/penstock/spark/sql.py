@@ -6,6 +6,7 @@ first, and the views are made anew with the columns that it uses: a query that l
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,7 +102,7 @@ def _make_views(
     options: Mapping[str, str] | None,
 ) -> None:
     schema = ", ".join(f"{name} {TYPES[name]}" for name in columns)
-    place = path if isinstance(path, str | os.PathLike) else ",".join(path)
+    place = path if isinstance(path, str | os.PathLike) else json.dumps(list(path))
     reader = spark.read.format("rocketmq").schema(schema).options(**(options or {}))
     reader.load(os.fspath(place)).createOrReplaceTempView(ALL)
     for view, topic in views.items():
