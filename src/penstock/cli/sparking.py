@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from penstock.cli.spark_compact import compact
+from penstock.cli.spark_export import export
 from penstock.cli.spark_stats import stats
 from penstock.cli.spark_trace import trace
 from penstock.cli.spark_verify import verify
@@ -20,6 +21,7 @@ def spark() -> None:
 
 
 app.command("verify")(verify)
+app.command("export")(export)
 app.command("compact")(compact)
 app.command("stats")(stats)
 app.command("trace")(trace)
