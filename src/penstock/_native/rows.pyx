@@ -298,11 +298,11 @@ cdef class Decoder:
         return batch, compressed
 
 
-def unit_spans(const uint8_t[::1] units not None, int unit_size, int64_t gap, int64_t limit):
+def unit_spans(const uint8_t[::1] units not None, int unit_size, int64_t gap, int64_t limit, int64_t segment):
     """[(first, last, begin, end)]: units [first, last) whose records lie in [begin, end) of the log and are worth one read.
 
-    Records further apart than `gap`, or together longer than `limit`, are read apart. Units that point backwards begin
-    a span of their own; the length of a record is believed up to `limit`.
+    Records further apart than `gap`, together longer than `limit`, or in different files of `segment` bytes are read
+    apart. Units that point backwards begin a span of their own.
     """
     cdef Py_ssize_t i, n = units.shape[0] // unit_size, first = 0
     cdef int64_t begin = -1, end = -1, physical
@@ -315,7 +315,10 @@ def unit_spans(const uint8_t[::1] units not None, int unit_size, int64_t gap, in
             continue
         if begin < 0:
             begin, end = physical, physical + max(size, 0)
-        elif physical < end or physical - end > gap or physical + size - begin > limit:
+        elif (
+            physical < end or physical - end > gap or physical + size - begin > limit
+            or physical // segment != begin // segment
+        ):
             spans.append((first, i, begin, end))
             first, begin, end = i, physical, physical + max(size, 0)
         else:

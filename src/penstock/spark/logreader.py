@@ -17,6 +17,7 @@ from penstock.store.scan import LogScanner, Run, StepResult
 from penstock.store.sizes import QueueFile
 
 WINDOW = 4 << 20
+SLACK = 64 << 10
 LOOK_BACK = 8 << 20
 """A split that begins inside of a record finds its first one from so far before it: walking from there passes
 over whatever the body of a message holds, records of another log included."""
@@ -76,7 +77,8 @@ class LogReader:
             limit=split.limit,
             step=self._step,
             on_fault=self._note,
-            window=self._window,
+            # Little is asked for: behind a URI what is fetched for nothing is paid for.
+            window=min(self._window, split.end - begin + SLACK),
         )
         for run in scanner.runs():
             first = boundary(run, split.begin) if run.base < split.begin else 0

@@ -28,6 +28,7 @@ class UnitReader:
         self.place = place
         self._files = place.log_files
         self._begins = [file.begin for file in self._files]
+        self._segment = place.segment_size or place.directory.segment_size
         self._window = LogWindow(place.storage, SPAN)
         self._bounds: StoreBounds | None = None
 
@@ -54,7 +55,7 @@ class UnitReader:
             if not units:
                 yield self._gone(part, offset)
                 return
-            for first, last, begin, end in unit_spans(units, size, GAP, SPAN):
+            for first, last, begin, end in unit_spans(units, size, GAP, SPAN, self._segment):
                 view = self._load(begin, end)
                 at = first
                 while at < last:

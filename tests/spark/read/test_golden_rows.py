@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_store import CASES, KILLED_CASES, unpack
-from spark.read.rows import dumped, row_of, rows
 
+from golden_store import CASES, KILLED_CASES, unpack
 from penstock.format.batch import unwrap_inner_batch
 from penstock.format.record import decode_record
 from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.readonly import ReadOnlyStore
+from spark.read.rows import dumped, row_of, rows
 
 ALL = [(case, False) for case in CASES] + [(case, True) for case in KILLED_CASES]
 
