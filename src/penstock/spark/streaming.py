@@ -38,20 +38,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = list(columns)
-        self._opened: Course | None = None
+        self._opened: tuple[Course, StoreWatch] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Open files and positions belong to the driver's process.
         return {**self.__dict__, "_opened": None}
 
-    @property
-    def _course(self) -> Course:
+    def _open(self) -> tuple[Course, StoreWatch]:
         if self._opened is None:
             options = self._options
             place = stream_place(options)
             group = GroupOffsets(place, options.commitGroup) if options.commitGroup else None
-            self._opened = Course(options, StoreWatch(place, options), group=group)
+            watch = StoreWatch(place, options)
+            self._opened = Course(options, watch, group=group), watch
         return self._opened
+
+    @property
+    def _course(self) -> Course:
+        return self._open()[0]
 
     # -- the driver --------------------------------------------------------------------------------
 
@@ -85,10 +89,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         from penstock.spark.planning import plan
 
-        ranges = [QueueRange(*key, *span) for key, span in self._course.ranges(start, end).items()]
+        course, watch = self._open()
+        ranges = [QueueRange(*key, *span) for key, span in sorted(course.ranges(start, end).items())]
         if not ranges:
             return []
-        return [InputPartition(split) for split in plan(self._options, ranges, columns=self._columns)]
+        splits = plan(self._options, ranges, columns=self._columns, bounds=watch.bounds)
+        return [InputPartition(split) for split in splits]
 
     def commit(self, end: Json) -> None:
         self._course.commit(end)

@@ -45,6 +45,8 @@ class StoreWatch:
 
     @property
     def bounds(self) -> StoreBounds:
+        """The queues, for planning a batch; what else was found in the place is looked at again."""
+        self._bounds.place = self._bounds.place.refreshed()
         return self._bounds
 
     def refresh(self, *, thoroughly: bool = False) -> bool:
