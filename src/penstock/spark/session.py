@@ -122,7 +122,7 @@ def _set_up_java(settings: dict[str, str], cache: bool) -> None:
         options += ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
         if home.archive.exists():
             options.append(f"-XX:SharedArchiveFile={home.archive}")
-        else:
+        elif settings["spark.master"].startswith("local"):  # a cluster is not to be asked for it
             draft = home.archive_draft()
             options.append(f"-XX:ArchiveClassesAtExit={draft}")
             atexit.register(_make_archive, home, draft)
@@ -142,9 +142,8 @@ def _make_archive(home: SparkHome, draft: Path) -> None:
         print("penstock: preparing faster starts of Spark, once", file=sys.stderr)
     try:
         spark = SparkSession.builder.getOrCreate()
-        if (spark.sparkContext.master or "").startswith("local"):
-            spark.sparkContext.setLogLevel("ERROR")
-            _ask_the_usual(spark)
+        spark.sparkContext.setLogLevel("ERROR")
+        _ask_the_usual(spark)
         spark.stop()
     except Exception as error:
         log.warning("Spark's start-up is prepared with less than usual: %s", error)
