@@ -176,7 +176,7 @@ def show_spark(path: str, records: int) -> bool:
         _say("the page with its plots", str(Path(REPORT).resolve()))
     finally:
         spark.stop()
-    fine = counted == exported == records
+    fine = bool(counted == exported == records)
     print(
         "\n" + ("Spark counts what the store counts." if fine else "SOMETHING IS WRONG: the counts differ.")
     )

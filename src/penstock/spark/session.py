@@ -116,15 +116,15 @@ def _set_up_java(settings: dict[str, str], cache: bool) -> None:
         log.warning("Spark starts slower: nothing can be kept in %s (%s)", home.folder, error)
         return
     os.environ["SPARK_HOME"] = _set_by_us["SPARK_HOME"] = str(home.path)
-    options = [f"-Dlog4j2.configurationFile=file:{home.logging}"]
+    options = [f"-Dlog4j2.configurationFile={home.logging.absolute().as_uri()}"]
     if home.takes_archive:
         # An archive that does not fit is no error to Java: it goes on without. It need not say so.
         options += ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
         if home.archive.exists():
-            options.append(f"-XX:SharedArchiveFile={home.archive}")
+            options.append(f'"-XX:SharedArchiveFile={home.archive}"')
         elif settings["spark.master"].startswith("local"):  # a cluster is not to be asked for it
             draft = home.archive_draft()
-            options.append(f"-XX:ArchiveClassesAtExit={draft}")
+            options.append(f'"-XX:ArchiveClassesAtExit={draft}"')
             atexit.register(_make_archive, home, draft)
     settings[DRIVER_OPTIONS] = " ".join([*options, settings.get(DRIVER_OPTIONS, "")]).strip()
 
