@@ -27,7 +27,7 @@ CONFIG = StoreConfig(
     max_index_num=20_000,
 )
 COUNT = 30_000
-DRIVER_SECONDS = 600
+DRIVER_SECONDS = 900
 
 Answer = Callable[..., dict[str, Any]]
 

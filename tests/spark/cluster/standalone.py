@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 ROOT = Path(__file__).parents[3]
-START_SECONDS = 180.0
+START_SECONDS = 600.0
 
 
 def environment() -> dict[str, str]:

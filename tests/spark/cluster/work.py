@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
-WAIT_SECONDS = 180.0
+WAIT_SECONDS = 600.0
 SPLIT = 256 << 10
 
 
