@@ -6,6 +6,8 @@ import typer
 
 from penstock.cli.spark_compact import compact
 from penstock.cli.spark_export import export
+from penstock.cli.spark_import import import_messages
+from penstock.cli.spark_replay import replay
 from penstock.cli.spark_stats import stats
 from penstock.cli.spark_trace import trace
 from penstock.cli.spark_verify import verify
@@ -22,6 +24,8 @@ def spark() -> None:
 
 app.command("verify")(verify)
 app.command("export")(export)
+app.command("import")(import_messages)
+app.command("replay")(replay)
 app.command("compact")(compact)
 app.command("stats")(stats)
 app.command("trace")(trace)
