@@ -3,8 +3,8 @@ own.
 
 What survives keeps its queue offset and its order, and its record keeps every byte but the eight of its
 physical offset, because it lies elsewhere now (and a whole-record checksum, where there was a right one, is
-right again). So offset message ids and other references by physical offset change; queue offsets, consumer
-offsets and unique keys do not.
+right again). So offset message ids and other references by physical offset change; queue offsets and unique
+keys do not. A consumer offset before the first message that is left of its queue moves up to that.
 
 Queue offsets without a message are blank units, as RocketMQ writes them before the first message of a queue.
 RocketMQ takes a blank for a message in the first file of the log that was deleted, and then passes over all

@@ -43,7 +43,7 @@ SCHEMA = (
 offset.
 
 * ``key``: the last message of a key in the split; ``removable``: its body is empty, so it deletes the key
-* ``last``: the last message of a queue in the split; ``removable``: it has a key, so others may replace it
+* ``last``: the last message of a queue in the split; ``removable``: it would not be kept for itself
 * ``kept``: number (``rows``) and bytes (``size``) of the records of the split that are kept whatever others
   hold
 * ``seen``: number and bytes of all records of the split
@@ -92,7 +92,7 @@ def find_last(numbered: NumberedSplit, rules: Rules) -> Iterator[pyarrow.RecordB
         seen_rows, seen_bytes = seen_rows + len(size), seen_bytes + len(piece.view)
         kept_rows += always.true_count
         kept_bytes += _sum(size.filter(always))
-        found.append(_last_of(piece, keyed, rules, numbered.number))
+        found.append(_last_of(piece, always, keyed, rules, numbered.number))
     tables = [table for pair in found for table in pair]
     if tables:
         merged = _latest(pa.concat_tables(tables), ["kind", "topic", "queueId", "item"])
@@ -128,7 +128,7 @@ def classify(batch: pyarrow.RecordBatch, rules: Rules) -> tuple[Any, Any]:
     return always, keyed
 
 
-def _last_of(piece: Piece, keyed: Any, rules: Rules, number: int) -> tuple[Any, Any]:
+def _last_of(piece: Piece, always: Any, keyed: Any, rules: Rules, number: int) -> tuple[Any, Any]:
     """The last message of each key, and of each queue, among the records of a piece."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -155,7 +155,7 @@ def _last_of(piece: Piece, keyed: Any, rules: Rules, number: int) -> tuple[Any, 
     by_queue = (
         one.set_column(0, "kind", pa.repeat("last", batch.num_rows))
         .set_column(4, "item", pa.nulls(batch.num_rows, pa.string()))
-        .set_column(9, "removable", keyed)
+        .set_column(9, "removable", pc.invert(always))
         .filter(ours)
     )
     return by_key, _latest(by_queue, names)
@@ -209,12 +209,12 @@ def copy_survivors(copy: Copy, kept: Any, rules: Rules, folder: str, segment_siz
         for piece in header_pieces(
             copy.numbered.split, ("topic", "queueId", "keys", "sysFlag", "physicalOffset")
         ):
-            always, keyed = classify(piece.batch, rules)
+            always, _ = classify(piece.batch, rules)
             places = piece.batch.column("physicalOffset")
             near = kept.filter(
                 pc.and_(pc.greater_equal(kept, piece.base), pc.less(kept, piece.base + len(piece.view)))
             )
-            chosen = places.filter(pc.or_(always, pc.and_(keyed, pc.is_in(places, value_set=near))))
+            chosen = places.filter(pc.or_(always, pc.is_in(places, value_set=near)))
             if not len(chosen):
                 continue
             target = bytearray(len(piece.view))
