@@ -118,9 +118,8 @@ def frozen_start(options: Mapping[str, Any]) -> str:
     """
     parsed = ReadOptions.parse(options)
     watch = StoreWatch(stream_place(parsed), parsed)
-    if parsed.startingTimestamp is parsed.startingOffsetsByTimestamp is parsed.startingGroup is None and (
-        parsed.startingOffsets in (None, "earliest")
-    ):
+    moving = (parsed.startingTimestamp, parsed.startingOffsetsByTimestamp, parsed.startingGroup)
+    if parsed.startingOffsets in (None, "earliest") and not any(start is not None for start in moving):
         return "earliest"
     watch.refresh(thoroughly=True)
     return starting_json(watch.starts())

@@ -20,9 +20,9 @@ CONFIG = StoreConfig(
 )
 
 
-def opened(path: Path, **options: Any) -> MessageStore:
+def opened(path: Path, *, config: StoreConfig = CONFIG, **options: Any) -> MessageStore:
     """A store with small files, for writing; reading behind it is up to the caller."""
-    return open_writable(path, config=CONFIG, **options)
+    return open_writable(path, config=config, **options)
 
 
 def put(

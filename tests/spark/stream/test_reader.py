@@ -21,7 +21,7 @@ from penstock.spark.course import DataLossWarning
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import plan_places
 from penstock.spark.streaming import StreamReader
-from spark.stream.stores import drop_segments, fill, opened, put
+from spark.stream.stores import CONFIG, drop_segments, fill, opened, put
 
 GOLDEN = ("batches", "broker", "deleted-head", "lmq", "long-topics", "queue-ext", "transactions", "v4-basic")
 COLUMNS = ("topic", "queueId", "queueOffset", "body")
@@ -253,3 +253,25 @@ def test_stream_of_a_live_store_agrees_with_the_store(
                 query.batch()
         query = restarted(query, path, startingOffsets=begin, **limit).run()
     assert query.numbers == sorted(expected)
+
+
+def test_stream_of_a_store_that_its_owner_cleans(tmp_path: Path) -> None:
+    """The owner removes files under the stream; what was lost and what is left is everything."""
+    with opened(tmp_path, config=CONFIG.replace(file_reserved_time_hours=0)) as store:
+        put(store, range(50))
+        strict = Query(tmp_path)
+        strict.batch()
+        lenient = restarted(strict, tmp_path, failOnDataLoss="false")
+        lenient.log, lenient.rows = list(strict.log), list(strict.rows)
+        put(store, range(50, 900))
+        assert store.clean() > 0
+        low = {queue: store.min_offset("t", queue) for queue in (0, 1)}
+        assert min(low.values()) > 25
+        with pytest.raises(DataLost) as caught:
+            strict.batch()
+        assert caught.value.ranges == (("t", 0, 25, low[0]), ("t", 1, 25, low[1]))
+        with pytest.warns(DataLossWarning):
+            lenient.run()
+    for queue in (0, 1):
+        offsets = sorted(row[2] for row in lenient.rows if row[1] == queue)
+        assert offsets == [*range(25), *range(low[queue], 450)]

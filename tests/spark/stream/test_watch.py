@@ -34,6 +34,20 @@ def test_watch_follows_a_writer(tmp_path: Path) -> None:
         assert seen.latest() == {("t", 0): 6, ("t", 1): 5, ("new", 0): 1}
 
 
+def test_every_message_is_seen_at_once_over_the_ends_of_files(tmp_path: Path) -> None:
+    """A look asks the log first whether anything came: a file that is full must not hide the next one."""
+    with opened(tmp_path) as store:
+        put(store, [0, 1])
+        seen = watch(tmp_path)
+        for count in range(2, 300):
+            seen.refresh()
+            assert not seen.refresh()
+            put(store, [count])
+            assert seen.refresh()
+            assert sum(seen.latest().values()) == count + 1
+    assert len(list((tmp_path / "commitlog").iterdir())) > 2
+
+
 def test_watch_sees_only_what_is_subscribed(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         for topic in ("a", "b", "bc"):
