@@ -140,27 +140,8 @@ class LogReader:
             return split.begin  # the scan meets the same error and says so
         finally:
             window.close()
-        if found >= 0:
-            return at + int(found)
-        return self._behind_long_record(file)
-
-    def _behind_long_record(self, file: QueueFile) -> int:
-        """No record begins in the stretch before the split: one that is longer reaches into it, or damage."""
-        window = LogWindow(self._directory.storage, 2 * LOOK_BACK)
-        at = self.split.begin
-        limit = min(file.begin + file.size, self.split.limit or file.begin + file.size)
-        try:
-            while at < limit:
-                view = window.load(file, at - file.begin)[: limit - at]
-                found, _ = find_record(view, 0, at, 0)
-                if found >= 0:
-                    return at + int(found)
-                at += max(1, len(view) - LOOK_BACK) if len(view) > LOOK_BACK else max(1, len(view))
-        except OSError:
-            return self.split.begin
-        finally:
-            window.close()
-        return limit
+        # No record lies whole in there: damage, or one that is longer. From the file's start all is sure.
+        return at + int(found) if found >= 0 else file.begin
 
 
 def boundary(run: Run, offset: int) -> int:

@@ -20,7 +20,7 @@ CONFIG = StoreConfig().replace(
 
 
 def message(number: int) -> Message:
-    """Three topics in turn, two queues each, some tags, a key of its own and one of ten, both kinds of hosts."""
+    """Three topics in turn, two queues each, some tags, two keys, both kinds of hosts."""
     return Message(
         TOPICS[number % 3],
         b"body %d " % number * (1 + number % 7),
