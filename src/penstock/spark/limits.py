@@ -75,14 +75,14 @@ def limit_offsets(
     return ends
 
 
-def limit_bytes(start: Places, latest: Places, limit: int, units: Units) -> dict[QueueKey, int]:
+def limit_bytes(start: Places, latest: Places, limit: int, read_units: Units) -> dict[QueueKey, int]:
     """Ends of a batch whose messages take at most ``limit`` bytes of the log, and at least one message.
 
     Messages are taken in the order in which they were stored, over all queues, up to the first that does
     not fit. So no queue is passed over, and the batch is one stretch of the log.
     """
     cursors = {
-        key: _Cursor(units(key, start[key], latest[key]), start[key], latest[key])
+        key: _Cursor(read_units(key, start[key], latest[key]), start[key], latest[key])
         for key in behind(start, latest)
     }
     left, taken = limit, 0
@@ -90,14 +90,13 @@ def limit_bytes(start: Places, latest: Places, limit: int, units: Units) -> dict
         # What begins in a window of ``left`` bytes fits into them, but for the end of the last message, and
         # for messages that several queues share.
         window_end = min(heads)[0] + max(1, min(left, _WINDOW))
-        window: list[tuple[int, QueueKey, int, int]] = []
-        for place, key in heads:
-            if place < window_end:
-                window += [(p, key, offset, size) for offset, p, size in cursors[key].take(window_end)]
-        taken += len(window)
-        left -= sum(item[3] for item in window)
+        windows = [(key, cursors[key].take(window_end)) for place, key in heads if place < window_end]
+        taken += sum(len(units) for _, units in windows)
+        left -= sum(size for _, units in windows for _, _, size in units)
         if left <= 0:
-            window.sort()
+            window = sorted(
+                (place, key, offset, size) for key, units in windows for offset, place, size in units
+            )
             while left < 0 and taken > 1:
                 _, key, offset, size = window.pop()
                 cursors[key].give_back(offset)
@@ -115,8 +114,7 @@ class _Cursor:
         self._begin = begin
         self._end = end
         self._given_back: int | None = None
-        self.head: tuple[int, int, int] | None = None
-        self._advance()
+        self.head = next((unit for unit in units if unit[2] > 0), None)
 
     @property
     def offset(self) -> int:
@@ -125,15 +123,20 @@ class _Cursor:
             return max(self._begin, self._given_back)
         return self._end if self.head is None else max(self._begin, self.head[0])
 
-    def _advance(self) -> None:
-        self.head = next((unit for unit in self._units if unit[2] > 0), None)
-
     def take(self, until: int) -> list[tuple[int, int, int]]:
         """Take what begins before a place in the log."""
-        taken = []
-        while self.head is not None and self.head[1] < until:
-            taken.append(self.head)
-            self._advance()
+        taken: list[tuple[int, int, int]] = []
+        if self.head is None or self.head[1] >= until:
+            return taken
+        taken.append(self.head)
+        for unit in self._units:
+            if unit[2] <= 0:
+                continue
+            if unit[1] >= until:
+                self.head = unit
+                return taken
+            taken.append(unit)
+        self.head = None
         return taken
 
     def give_back(self, offset: int) -> None:
