@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 WIDTH = 860
 COLOURS = 8
@@ -164,6 +164,11 @@ def short(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"
+
+
+def escape(text: str) -> str:
+    """Text as markup that shows it, control characters by their names: what others put into a store."""
+    return html.escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
 
 
 def _open(title: str, height: int) -> str:

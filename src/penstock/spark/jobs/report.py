@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from penstock.spark.jobs.backlog import GroupLag
-from penstock.spark.jobs.charts import COLOURS, Bar, histogram, level_bars, stacked_bars
+from penstock.spark.jobs.charts import COLOURS, Bar, escape, histogram, level_bars, stacked_bars
 from penstock.spark.jobs.retention import DAY_MS
 from penstock.spark.jobs.stats import SHARES, Spread, StatsResult
 from penstock.spark.jobs.style import STYLE
@@ -257,9 +256,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     def lines(some: Sequence[Sequence[str]]) -> str:
         return "".join(
             "<tr>"
-            + "".join(
-                f"<td{mark}>{escape(_visible(cell))}</td>" for cell, mark in zip(row, marks, strict=True)
-            )
+            + "".join(f"<td{mark}>{escape(cell)}</td>" for cell, mark in zip(row, marks, strict=True))
             + "</tr>"
             for row in some
         )
@@ -273,10 +270,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         rest = table(rows[ROWS : 20 * ROWS])
         shown += f"<details><summary>{len(rows) - ROWS:,} more</summary>{rest}</details>"
     return shown
-
-
-def _visible(text: str) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _joined(spreads: Iterable[Spread]) -> list[tuple[float, int]]:
