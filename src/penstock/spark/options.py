@@ -76,6 +76,9 @@ class ReadOptions:
             low = name.lower()
             if low.startswith("option.") or low in _SPARKS_OWN or value is None:
                 continue
+            if low == "location":  # what a table calls its path
+                values.setdefault("path", value)
+                continue
             if low == "namesrv":
                 raise UsageError(
                     "namesrv needs the broker client, which is not part of this version",
