@@ -38,7 +38,7 @@ def run(command: list[str], folder: Path, text: str, **environment: str) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
