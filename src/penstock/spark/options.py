@@ -22,7 +22,9 @@ Offsets: TypeAlias = str | QueueOffsets
 """``"earliest"``, ``"latest"``, or an offset per queue."""
 
 # What Spark adds by itself: tables bring their options twice, and who made them.
-_SPARKS_OWN = frozenset(("owner", "provider", "serialization.format", "paths", "__paths__", "mergeschema"))
+_SPARKS_OWN = frozenset(
+    ("location", "owner", "provider", "serialization.format", "paths", "__paths__", "mergeschema")
+)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _TIMES = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -72,13 +74,8 @@ class ReadOptions:
         Raises UsageError that names the option and what it may be.
         """
         values: dict[str, Any] = {}
-        for name, value in options.items():
+        for name, value in _own(options).items():
             low = name.lower()
-            if low.startswith("option.") or low in _SPARKS_OWN or value is None:
-                continue
-            if low == "location":  # what a table calls its path
-                values.setdefault("path", value)
-                continue
             if low == "namesrv":
                 raise UsageError(
                     "namesrv needs the broker client, which is not part of this version",
@@ -155,6 +152,25 @@ class ReadOptions:
         if self.assign is not None:
             return tuple(self.assign)
         return self.subscribe or None
+
+
+def _own(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without what Spark adds. A table has each a second time as ``option.x``, some only so, and
+    its path as ``location``.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    own = {name: value for name, value in given.items() if not name.lower().startswith("option.")}
+    lower = {name.lower() for name in own}
+    for name, value in given.items():
+        short = name[len("option.") :]
+        if name.lower().startswith("option.") and short.lower() not in lower:
+            own[short] = value
+            lower.add(short.lower())
+    for name in [name for name in own if name.lower() in _SPARKS_OWN]:
+        value = own.pop(name)
+        if name.lower() == "location" and "path" not in lower:
+            own["path"] = value
+    return own
 
 
 def _is_hidden(topic: str) -> bool:

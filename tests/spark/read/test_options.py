@@ -93,14 +93,10 @@ def test_an_unknown_option_is_an_error_with_the_nearest_name() -> None:
 
 
 def test_what_spark_adds_by_itself_is_no_error() -> None:
-    given = {
-        "path": "/s",
-        "option.path": "/s",
-        "owner": "me",
-        "provider": "rocketmq",
-        "option.subscribe": "t",
-    }
-    assert ReadOptions.parse(given) == parse().parse({"path": "/s"})
+    given = {"path": "/s", "option.path": "/t", "owner": "me", "provider": "rocketmq", "location": "/t"}
+    assert ReadOptions.parse(given) == ReadOptions(path="/s")
+    assert ReadOptions.parse({"location": "/s", "owner": "me"}) == ReadOptions(path="/s")
+    assert ReadOptions.parse({"option.path": "/s", "option.tags": "t"}) == parse(path="/s", tags="t")
 
 
 @pytest.mark.parametrize(
