@@ -7,6 +7,7 @@ import typer
 from penstock.cli.spark_compact import compact
 from penstock.cli.spark_export import export
 from penstock.cli.spark_import import import_messages
+from penstock.cli.spark_rebuild import rebuild
 from penstock.cli.spark_replay import replay
 from penstock.cli.spark_stats import stats
 from penstock.cli.spark_trace import trace
@@ -23,6 +24,7 @@ def spark() -> None:
 
 
 app.command("verify")(verify)
+app.command("rebuild")(rebuild)
 app.command("export")(export)
 app.command("import")(import_messages)
 app.command("replay")(replay)
