@@ -86,7 +86,9 @@ def encode(batch: Any, with_encoder: RecordEncoder) -> list[tuple[tuple[str, int
     while (code := with_encoder.run(NOW)) != staged.DONE:
         assert code == staged.NEED_QUEUE
         with_encoder.add_queue(*with_encoder.wanted)
-    slots, data = with_encoder.take()
+    slots, data = map(bytes, with_encoder.peek())
+    with_encoder.clear()
+    assert with_encoder.size == 0
     records, at = [], 0
     for slot in memoryview(slots).cast("i"):
         size = int.from_bytes(data[at : at + 4], "big")

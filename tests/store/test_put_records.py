@@ -40,10 +40,10 @@ def messages(count: int) -> list[Message]:
     ]
 
 
-def runs(batch: list[Message]) -> tuple[bytes, memoryview, list[tuple[str, int]]]:
+def runs(batch: list[Message]) -> tuple[bytearray, memoryview, list[tuple[str, int]]]:
     queues = sorted({(message.topic, message.queue_id) for message in batch})
     slots = array.array("i", [queues.index((m.topic, m.queue_id)) for m in batch])
-    return b"".join(encode_row(m) for m in batch), memoryview(slots), queues
+    return bytearray(b"".join(encode_row(m) for m in batch)), memoryview(slots), queues
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ def test_bulk_records_go_on_where_puts_ended(tmp_path: Path) -> None:
 
 def test_log_with_whole_record_checksums_takes_no_finished_records(tmp_path: Path) -> None:
     config = CONFIG.replace(enabled_append_prop_crc=True)
-    record = encode_row(messages(1)[0])
+    record = bytearray(encode_row(messages(1)[0]))
     with opened(tmp_path, config) as store, pytest.raises(ValueError, match="checksum"):
         store.put_records(record, memoryview(array.array("i", [0])), [("topic0", 0)])
 
@@ -113,5 +113,5 @@ def test_record_that_no_file_has_room_for_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="fits"):
             store.put_records(*runs([long]))
         with pytest.raises(MessageRejected, match="not allowed"):
-            store.put_records(b"", memoryview(array.array("i", [])), [("a/b", 0)])
+            store.put_records(bytearray(), memoryview(array.array("i", [])), [("a/b", 0)])
         assert store.max_physical_offset == 0

@@ -5,6 +5,7 @@ and waiting for the disk happen outside of it.
 """
 
 cimport cython
+from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -494,20 +495,18 @@ cdef class Appender:
             results.code = self.wait_disk(results.end_offset)
         return results
 
-    def put_records(self, const uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None, int64_t now=-1):
+    def put_records(self, uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None, int64_t now=-1):
         """Append records that are whole but for queue offset, physical offset and store time, as put_many would.
 
-        Record i goes to `queues[slots[i]]`, whose name and number it carries already: ValueError for one that does not,
-        or that no file has room for, and then nothing is appended. Does not wait for the disk. Returns how many were
-        appended and, if that is not all, why; OSError when a write failed.
+        Those are filled in where the records lie. Record i goes to `queues[slots[i]]`, whose name and number it carries
+        already: ValueError for one that does not, or that no file has room for, and then nothing is appended. Does not
+        wait for the disk. Returns how many were appended and, if that is not all, why; OSError when a write failed.
         """
         cdef Buffer* b
-        cdef Encoded* e
-        cdef Record r
-        cdef Queue queue
+        cdef uint8_t* own
+        cdef int64_t own_capacity
         cdef int code
-        cdef int32_t done = 0, i
-        cdef int64_t at = 0
+        cdef int32_t done = 0
         cdef bint system_clock = now < 0
         if self.unavailable is not None:
             return 0, self.unavailable
@@ -518,41 +517,52 @@ cdef class Appender:
         if system_clock:
             now = wall_ms()
         b = self.take_buffer()
+        own, own_capacity = b.data, b.capacity
         try:
-            for i in range(slots.shape[0]):
-                if parse_record(&records[0] + at, records.shape[0] - at, &r) != REC_OK or r.size > self.encoder.max_record_size:
-                    raise ValueError(f"no record that fits at byte {at}")
-                if slots[i] < 0 or slots[i] >= len(queues):
-                    raise ValueError(f"record {i} has slot {slots[i]}")
-                queue = <Queue?> queues[slots[i]]
-                if r.queue_id != queue.state.queue_id or r.topic_length != queue.state.topic_length \
-                        or memcmp(&records[0] + at + r.topic_at, queue.state.topic, r.topic_length) != 0:
-                    raise ValueError(f"record {i} belongs to another queue than {queue.topic}-{queue.queue_id}")
-                if not buffer_reserve(b, r.size):
-                    raise MemoryError()
-                memcpy(b.data + b.used, &records[0] + at, r.size)
-                e = &b.records[b.count]
-                e.at = b.used
-                e.size = r.size
-                e.messages = 1
-                e.store_timestamp_at = r.store_host_at - 8
-                e.takes_offset = r.sys_flag & SYS_TRANSACTION == 0 or r.sys_flag & SYS_TRANSACTION == SYS_COMMIT
-                e.waits = False
-                e.queue = queue.state
-                e.store_host = NULL
-                b.used += r.size
-                b.count += 1
-                at += r.size
-            if at != records.shape[0]:
-                raise ValueError(f"{records.shape[0] - at} bytes behind the last record")
+            b.data = &records[0] if records.shape[0] else NULL
+            b.capacity = records.shape[0]
+            self.take_records(b, slots, queues)
             code = self.append_all(b, now, False, system_clock, False, &done)
         finally:
+            b.data, b.capacity = own, own_capacity
             self.give_buffer(b)
         if code < 0:
             raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
         if code != PUT_OK:
             return done, self.why if code == CREATE_MAPPED_FILE_FAILED else f"the log did not take it: {STATUS_NAMES[code]}"
         return done, None
+
+    cdef int take_records(self, Buffer* b, const int32_t[::1] slots, list queues) except -1:
+        """Note where the finished records of a buffer begin and which queue each belongs to."""
+        cdef Encoded* e
+        cdef Record r
+        cdef Queue queue
+        cdef Py_ssize_t i
+        for i in range(slots.shape[0]):
+            if parse_record(b.data + b.used, b.capacity - b.used, &r) != REC_OK or r.size > self.encoder.max_record_size:
+                raise ValueError(f"no record that fits at byte {b.used}")
+            if slots[i] < 0 or slots[i] >= PyList_GET_SIZE(queues):
+                raise ValueError(f"record {i} has slot {slots[i]}")
+            queue = <Queue?> queues[slots[i]]
+            if r.queue_id != queue.state.queue_id or r.topic_length != queue.state.topic_length \
+                    or memcmp(b.data + b.used + r.topic_at, queue.state.topic, r.topic_length) != 0:
+                raise ValueError(f"record {i} belongs to another queue than {queue.topic}-{queue.queue_id}")
+            if not buffer_reserve(b, 0):
+                raise MemoryError()
+            e = &b.records[b.count]
+            e.at = b.used
+            e.size = r.size
+            e.messages = 1
+            e.store_timestamp_at = r.store_host_at - 8
+            e.takes_offset = r.sys_flag & SYS_TRANSACTION == 0 or r.sys_flag & SYS_TRANSACTION == SYS_COMMIT
+            e.waits = False
+            e.queue = queue.state
+            e.store_host = NULL
+            b.used += r.size
+            b.count += 1
+        if b.used != b.capacity:
+            raise ValueError(f"{b.capacity - b.used} bytes behind the last record")
+        return 0
 
     cdef int keep_alive(self, PutResults results, Buffer* b) except -1:
         """Hold the queues and hosts that the copied records point to; few distinct ones in a call."""

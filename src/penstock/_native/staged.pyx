@@ -4,10 +4,12 @@ The columns are read where Arrow keeps them; no Python object is made per row. A
 for the first time, a delivery that is to happen later) stops the run, and the caller helps.
 """
 
+from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from penstock._native.arrowin cimport (
@@ -19,6 +21,7 @@ from penstock._native.record cimport (
     MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, hash_text, parse_record,
     penstock_crc32, penstock_crc_setup,
 )
+from penstock._native.topicslots cimport TopicSlots, find_slot, free_topics, make_slot
 
 penstock_crc_setup()
 
@@ -60,14 +63,6 @@ cdef enum:
     S_NO_MEMORY = 9
 
 cdef const char* HEX = b"0123456789ABCDEF"
-
-cdef struct Topic:
-    uint8_t* name
-    int32_t length
-    uint32_t hash
-    int32_t* slots       # by queue id; -1 where the queue has not been seen
-    int32_t slot_count
-
 
 cdef inline bint is_plain(const uint8_t* p, int32_t n) noexcept nogil:
     cdef int32_t i
@@ -116,12 +111,7 @@ cdef class RecordEncoder:
     cdef object array_capsule
     cdef int64_t rows
     cdef readonly int64_t row          # of the batch: the next one
-    cdef Topic* topics
-    cdef int32_t topic_count
-    cdef int32_t topic_capacity
-    cdef int32_t* table
-    cdef int32_t table_size
-    cdef int32_t last_topic
+    cdef TopicSlots topics
     cdef readonly list queues          # (topic, queue id) by slot
     cdef bytes default_topic           # kept for `topic`, which points into it
     cdef Span topic                    # of rows that name none
@@ -164,17 +154,12 @@ cdef class RecordEncoder:
             self.topic.at = <const uint8_t*> PyBytes_AS_STRING(default_topic)
             self.topic.length = <int32_t> len(default_topic)
         self.queues = []
-        self.last_topic = -1
+        self.topics.last = -1
         prefix = unique_prefix.hex().upper().encode()
         memcpy(self.unique, PyBytes_AS_STRING(prefix), 20)
 
     def __dealloc__(self):
-        cdef int32_t i
-        for i in range(self.topic_count):
-            free(self.topics[i].name)
-            free(self.topics[i].slots)
-        free(self.topics)
-        free(self.table)
+        free_topics(&self.topics)
         free(self.data)
         free(self.slots)
 
@@ -249,30 +234,19 @@ cdef class RecordEncoder:
 
     def add_queue(self, bytes topic not None, int32_t queue_id):
         """Know a queue from now on; its slot."""
-        cdef int32_t place, i
-        cdef Topic* t
+        cdef int32_t* slot
         cdef Span name
-        cdef int32_t* grown
         if queue_id < 0 or queue_id >= MAX_QUEUE:
             raise ValueError(f"queue id {queue_id}")
         name.at = <const uint8_t*> PyBytes_AS_STRING(topic)
         name.length = <int32_t> len(topic)
-        place = self.find_topic(name)
-        if place < 0:
-            place = self.add_topic(name)
-        t = &self.topics[place]
-        if queue_id >= t.slot_count:
-            grown = <int32_t*> realloc(t.slots, (queue_id + 1) * sizeof(int32_t))
-            if grown == NULL:
-                raise MemoryError()
-            t.slots = grown
-            for i in range(t.slot_count, queue_id + 1):
-                t.slots[i] = -1
-            t.slot_count = queue_id + 1
-        if t.slots[queue_id] < 0:
-            t.slots[queue_id] = <int32_t> len(self.queues)
+        slot = make_slot(&self.topics, name, queue_id)
+        if slot == NULL:
+            raise MemoryError()
+        if slot[0] < 0:
+            slot[0] = <int32_t> len(self.queues)
             self.queues.append((topic.decode(), queue_id))
-        return t.slots[queue_id]
+        return slot[0]
 
     def add_record(self, bytes record not None, int32_t slot):
         """The record of the row that stopped the run, made elsewhere: the run goes on behind it."""
@@ -306,74 +280,19 @@ cdef class RecordEncoder:
         """Bytes of records that wait to be taken."""
         return self.used
 
-    def take(self):
-        """The records since the last take: their slots as native 32-bit numbers, and their bytes."""
-        cdef bytes slots = PyBytes_FromStringAndSize(<const char*> self.slots, self.count * 4)
-        cdef bytes records = PyBytes_FromStringAndSize(<const char*> self.data, self.used)
+    def peek(self):
+        """Slots (32-bit numbers of this machine) and bytes of the records that wait, where they lie: good until `clear`."""
+        if self.count == 0:
+            return memoryview(b""), memoryview(b"")
+        return (
+            PyMemoryView_FromMemory(<char*> self.slots, self.count * 4, PyBUF_READ),
+            PyMemoryView_FromMemory(<char*> self.data, self.used, PyBUF_READ),
+        )
+
+    def clear(self):
+        """Forget the records that wait."""
         self.used = 0
         self.count = 0
-        return slots, records
-
-    # -- topics ------------------------------------------------------------------------------------------------
-
-    cdef int32_t find_topic(self, Span name) noexcept nogil:
-        cdef uint32_t h
-        cdef int32_t at
-        cdef Topic* t
-        if self.last_topic >= 0:
-            t = &self.topics[self.last_topic]
-            if t.length == name.length and memcmp(t.name, name.at, name.length) == 0:
-                return self.last_topic
-        if self.table_size == 0:
-            return -1
-        h = hash_text(0, name.at, name.length)
-        at = <int32_t> (h & <uint32_t> (self.table_size - 1))
-        while self.table[at] >= 0:
-            t = &self.topics[self.table[at]]
-            if t.hash == h and t.length == name.length and memcmp(t.name, name.at, name.length) == 0:
-                self.last_topic = self.table[at]
-                return self.last_topic
-            at = (at + 1) & (self.table_size - 1)
-        return -1
-
-    cdef int32_t add_topic(self, Span name) except -1:
-        cdef Topic* t
-        cdef void* grown
-        cdef int32_t capacity, i, at
-        if self.topic_count == self.topic_capacity:
-            capacity = max(16, self.topic_capacity * 2)
-            grown = realloc(self.topics, capacity * sizeof(Topic))
-            if grown == NULL:
-                raise MemoryError()
-            self.topics = <Topic*> grown
-            grown = realloc(self.table, capacity * 4 * sizeof(int32_t))
-            if grown == NULL:
-                raise MemoryError()
-            self.table = <int32_t*> grown
-            self.topic_capacity = capacity
-            self.table_size = capacity * 4
-            for i in range(self.table_size):
-                self.table[i] = -1
-            for i in range(self.topic_count):
-                self.enter_topic(i)
-        t = &self.topics[self.topic_count]
-        t.name = <uint8_t*> malloc(name.length + 1)
-        if t.name == NULL:
-            raise MemoryError()
-        memcpy(t.name, name.at, name.length)
-        t.length = name.length
-        t.hash = hash_text(0, name.at, name.length)
-        t.slots = NULL
-        t.slot_count = 0
-        self.topic_count += 1
-        self.enter_topic(self.topic_count - 1)
-        return self.topic_count - 1
-
-    cdef void enter_topic(self, int32_t place) noexcept nogil:
-        cdef int32_t at = <int32_t> (self.topics[place].hash & <uint32_t> (self.table_size - 1))
-        while self.table[at] >= 0:
-            at = (at + 1) & (self.table_size - 1)
-        self.table[at] = place
 
     # -- unique ids --------------------------------------------------------------------------------------------
 
@@ -468,7 +387,7 @@ cdef class RecordEncoder:
         cdef Span topic, body, keys, tags, unique, name
         cdef bint has_keys, has_tags, has_unique, given_unique = False, round_robin
         cdef int64_t queue_id, length = 0, total, born, i, begin, end
-        cdef int32_t place, host_length = self.host_length, sys_flag = 0
+        cdef int32_t slot, host_length = self.host_length, sys_flag = 0
         cdef int code
         cdef uint8_t* p
         if not is_null(&self.columns[C_DELIVER_AT], row):
@@ -506,8 +425,8 @@ cdef class RecordEncoder:
         code = self.choose_queue(row, &queue_id, &round_robin)
         if code != S_DONE:
             return code
-        place = self.find_topic(topic)
-        if place < 0 or queue_id >= self.topics[place].slot_count or self.topics[place].slots[queue_id] < 0:
+        slot = find_slot(&self.topics, topic, queue_id)
+        if slot < 0:
             self.wanted_topic = topic
             self.wanted_queue = queue_id
             return S_NEED_QUEUE
@@ -582,7 +501,7 @@ cdef class RecordEncoder:
                 name = text_at(&self.names, i)
                 if not self.hidden(name, i, has_keys, has_tags, has_unique):
                     p = put_pair(p, <const char*> name.at, name.length, text_at(&self.values, i))
-        self.slots[self.count] = self.topics[place].slots[queue_id]
+        self.slots[self.count] = slot
         self.used += total
         self.count += 1
         if round_robin:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,15 @@ from penstock._native.staged import match_records
 from penstock.errors import CorruptFile, StoreError, StoreLocked
 from penstock.files.disk import DiskStorage
 from penstock.spark.rollback import roll_back
-from penstock.spark.staging import StagedRun, StagingArea
+from penstock.spark.staging import Block, StagedRun, StagingArea
 
 if TYPE_CHECKING:
     from penstock.store.messagestore import MessageStore
 
 STEPS = ("opened", "journalled", "begun", "appended", "synced", "marked", "done", "closed", "tidied")
 """The places between two steps of a publication, in order. Tests end the process at each of them."""
+
+SYNC_BYTES = 32 << 20
 
 Step = Callable[[str], None]
 
@@ -177,13 +180,15 @@ def _publish(area: StagingArea, store: MessageStore, publication: Publication, s
 def _append(
     area: StagingArea, store: MessageStore, publication: Publication, step: Step, *, already: int
 ) -> None:
-    """Append what is not in the log yet: all but the first ``already`` records."""
+    """Append what is not in the log yet: all but the first ``already`` records.
+
+    Meanwhile the next block is read and checked, and the disk writes what was appended.
+    """
     begun = False
-    for run in publication.runs:
-        if already >= run.records:
-            already -= run.records
-            continue
-        for block in area.blocks(run):
+    with ThreadPoolExecutor(1, "read") as readers, ThreadPoolExecutor(1, "sync") as syncers:
+        syncing = None
+        appended = 0
+        for block in _ahead(_blocks(area, publication), readers):
             count = len(block.slots)
             if already >= count:
                 already -= count
@@ -194,7 +199,28 @@ def _append(
             if not begun:
                 step("begun")
                 begun = True
+            appended += len(block.records) - skipped
+            if appended >= SYNC_BYTES and (syncing is None or syncing.done()):
+                if syncing is not None:
+                    syncing.result()
+                syncing = syncers.submit(store.flush)
+                appended = 0
+        if syncing is not None:
+            syncing.result()
     step("appended")
+
+
+def _blocks(area: StagingArea, publication: Publication) -> Iterator[Block]:
+    for run in publication.runs:
+        yield from area.blocks(run)
+
+
+def _ahead(blocks: Iterator[Block], readers: ThreadPoolExecutor) -> Iterator[Block]:
+    """The same blocks, each read while the one before it is in use."""
+    coming = readers.submit(next, blocks, None)
+    while (block := coming.result()) is not None:
+        coming = readers.submit(next, blocks, None)
+        yield block
 
 
 def _bytes_of(records: memoryview, count: int) -> int:

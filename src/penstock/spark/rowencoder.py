@@ -19,7 +19,7 @@ from penstock.message import Message
 from penstock.message.host import pack_host
 from penstock.message.ids import UniqueIdGenerator
 from penstock.message.properties import PROPERTY_TIMER_DELIVER_MS
-from penstock.spark.staging import BLOCK_BYTES, StagedRun, StagingArea
+from penstock.spark.staging import BLOCK_BYTES, RunWriter, StagedRun, StagingArea
 from penstock.spark.writeoptions import WriteOptions, check_topic
 from penstock.store.innerput import needs_offset
 from penstock.store.timerhook import schedule_hook
@@ -81,13 +81,17 @@ class RowEncoder:
             for batch in batches:
                 self._encode(batch)
                 if self._native.size >= BLOCK_BYTES:
-                    writer.add(*self._native.take())
+                    self._put(writer)
             if self._native.size:
-                writer.add(*self._native.take())
+                self._put(writer)
             return writer.finish(self._native.queues)
         except BaseException:
             writer.discard()
             raise
+
+    def _put(self, writer: RunWriter) -> None:
+        writer.add(*self._native.peek())
+        self._native.clear()
 
     def _encode(self, batch: pa.RecordBatch) -> None:
         native = self._native

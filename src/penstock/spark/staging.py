@@ -55,7 +55,10 @@ class _Trailer(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Block:
-    """Records of one run, one behind the other. Record i belongs to ``queues[slots[i]]``."""
+    """Records of one run, one behind the other. Record i belongs to ``queues[slots[i]]``.
+
+    Each block has memory of its own: the append fills in the records where they lie.
+    """
 
     slots: memoryview
     records: memoryview
@@ -138,14 +141,14 @@ class RunWriter:
         self._position = 0
         self._put(_MAGIC)
 
-    def _put(self, *parts: bytes) -> None:
+    def _put(self, *parts: bytes | memoryview) -> None:
         for part in parts:
             view = memoryview(part)
             while view:
                 view = view[self._file.write(view) :]
             self._position += len(part)
 
-    def add(self, slots: bytes, records: bytes) -> None:
+    def add(self, slots: bytes | memoryview, records: bytes | memoryview) -> None:
         """One block of records with their slots (32-bit numbers of this machine)."""
         if sys.byteorder != "little":
             swapped = array.array("i", slots)
@@ -180,8 +183,8 @@ def read_blocks(path: Path, run: StagedRun) -> Iterator[Block]:
             file.seek(len(_MAGIC))
             while file.tell() < end:
                 count, size, check = _BLOCK.unpack(file.read(_BLOCK.size))
-                slots, data = file.read(count * 4), file.read(size)
-                if len(data) != size or crc32(slots) ^ crc32(data) != check:
+                slots, data = file.read(count * 4), bytearray(size)
+                if file.readinto(data) != size or crc32(slots) ^ crc32(data) != check:
                     raise _corrupt(
                         path, f"the block of {count} records before byte {file.tell()} was changed"
                     )

@@ -81,13 +81,14 @@ class StoreWriter:
         return results  # type: ignore[no-any-return]
 
     def put_records(
-        self, records: bytes | memoryview, slots: memoryview, queues: Sequence[tuple[str, int]]
+        self, records: bytearray | memoryview, slots: memoryview, queues: Sequence[tuple[str, int]]
     ) -> None:
         """Append finished records in bulk; the bytes are those ``put_many`` would write.
 
-        Each record is whole but for queue offset, physical offset and store time; record ``i`` belongs to
-        ``queues[slots[i]]`` (32-bit numbers). Does not wait for the disk: call ``flush``. Raises when not all
-        were appended, and then a first part of them may be in the log.
+        Each record is whole but for queue offset, physical offset and store time, which are filled in where
+        it lies: ``records`` is memory that may be written to. Record ``i`` belongs to ``queues[slots[i]]``
+        (32-bit numbers). Does not wait for the disk: call ``flush``. Raises when not all were appended, and
+        then a first part of them may be in the log.
         """
         natives = []
         for topic, queue_id in queues:
