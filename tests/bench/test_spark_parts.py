@@ -16,7 +16,7 @@ from penstock.bench.row import Row
 from penstock.bench.spark.data import QUEUES, TOPICS, Dataset, write_store
 from penstock.bench.spark.groups import Plan, compare
 from penstock.bench.spark.processes import Peak, descendants, sample, watching
-from penstock.bench.spark.scanners import scan_side_by_side, scanners
+from penstock.bench.spark.scanners import check_side_by_side, scan_side_by_side, scanners
 from penstock.bench.spark.turns import Measured, SparkScale, Spec, Turns
 from penstock.format.record import decode_record
 
@@ -91,6 +91,7 @@ def test_row_writer_encodes_records_of_the_format(tmp_path: Path) -> None:
 def test_scanners_share_the_log_and_see_every_record(store: Path) -> None:
     with scanners(2) as children:
         assert scan_side_by_side(children, store) == COUNT
+        assert check_side_by_side(children, store) == COUNT
         assert all(child.alive for child in children)
 
 

@@ -119,7 +119,7 @@ def slow_data(turns: Turns) -> Dataset:
 
 def job_rows(turns: Turns, wanted: Wanted) -> Iterator[Row]:
     """Verify and export."""
-    if not any(map(wanted, ("verify-sql", "verify-scanners", "export"))):
+    if not any(map(wanted, ("verify-sql", "verify-scanners", "verify-checkers", "export"))):
         return
     data = turns.dataset(turns.scale.messages)
     yield from compare(
@@ -129,10 +129,21 @@ def job_rows(turns: Turns, wanted: Wanted) -> Iterator[Row]:
             "ours": Spec("verify", data),
             "sql": Spec("verify-sql", data),
             "scanners": Spec("verify", data, "scanners"),
+            "checkers": Spec("verify", data, "checkers"),
         },
         [
             Plan("verify-sql", "verify with CRC", "ours", "sql", "the same check with rows in SQL", 3.5),
-            Plan("verify-scanners", "verify with CRC", "ours", "scanners", "2 scanners without Spark", 0.8),
+            Plan(
+                "verify-scanners", "verify with CRC", "ours", "scanners", "2 scanners of the log alone", 0.8
+            ),
+            Plan(
+                "verify-checkers",
+                "verify with CRC",
+                "ours",
+                "checkers",
+                "2 scanners with the same check",
+                0.8,
+            ),
         ],
         wanted,
     )

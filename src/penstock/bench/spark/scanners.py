@@ -1,11 +1,16 @@
-"""A peer of verify: scanner processes side by side, without Spark. They are up before the clock starts."""
+"""Peers of verify: scanner processes side by side, without Spark. They are up before the clock starts.
+
+``scan`` walks the log and checks its records; ``check`` does all that a task of ``verify`` does: queue units and
+index entries too.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +40,19 @@ def scan(paths: list[str]) -> dict[str, int]:
     return {"records": records}
 
 
+def check(path: str, number: int, count: int) -> dict[str, int]:
+    """Share ``number`` of ``count`` of what the tasks of ``verify`` check: segments and index files."""
+    from penstock.spark.jobs.checkedsplit import CheckedPart, check_part
+
+    [place] = open_places(path)
+    files = place.log_files
+    ends: list[int | None] = [*(file.begin for file in files[1:]), None]
+    parts = [CheckedPart(place, file.begin, end) for file, end in zip(files, ends, strict=True)]
+    for entry in place.storage.listdir(f"{path}/index"):
+        parts.append(CheckedPart(place, index_file=f"{path}/index/{entry.name}"))
+    return {"records": sum(check_part(part).counts.records for part in parts[number::count])}
+
+
 @contextmanager
 def scanners(count: int) -> Iterator[list[Child]]:
     """Processes that wait for work."""
@@ -54,16 +72,32 @@ def scan_side_by_side(children: list[Child], store: Path) -> int:
     files = [str(file) for file in sorted((store / "commitlog").iterdir())]
     each = -(-len(files) // len(children))
     shares = [files[number * each : (number + 1) * each] for number in range(len(children))]
-    with ThreadPoolExecutor(len(children)) as pool:
-        answers = pool.map(
-            lambda pair: pair[0].ask("scan", paths=pair[1]) if pair[1] else {"records": 0},
-            zip(children, shares, strict=True),
-        )
-        return sum(int(answer["records"]) for answer in answers)
+    busy = [(child, share) for child, share in zip(children, shares, strict=True) if share]
+    return _at_once([partial(child.ask, "scan", paths=share) for child, share in busy])
+
+
+def check_side_by_side(children: list[Child], store: Path) -> int:
+    """All that ``verify`` checks of the store, shared out evenly; how many records there were."""
+    count = len(children)
+    return _at_once(
+        [
+            partial(child.ask, "check", path=str(store), number=number, count=count)
+            for number, child in enumerate(children)
+        ]
+    )
+
+
+def _at_once(asked: list[Callable[[], dict[str, Any]]]) -> int:
+    with ThreadPoolExecutor(len(asked)) as pool:
+        return sum(int(answer["records"]) for answer in pool.map(lambda ask: ask(), asked))
 
 
 def _answer(command: dict[str, Any]) -> dict[str, Any]:
-    return scan(command["paths"]) if command["do"] == "scan" else {}
+    if command["do"] == "scan":
+        return scan(command["paths"])
+    if command["do"] == "check":
+        return check(command["path"], command["number"], command["count"])
+    return {}
 
 
 if __name__ == "__main__":

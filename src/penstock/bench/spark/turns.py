@@ -10,8 +10,10 @@ from typing import Any
 
 from penstock.bench.session import Scale, Session, median
 from penstock.bench.spark.data import Dataset, write_store
-from penstock.bench.spark.scanners import scan_side_by_side, scanners
+from penstock.bench.spark.scanners import check_side_by_side, scan_side_by_side, scanners
 from penstock.bench.spark.side import start_side
+
+SCANNERS = {"scanners": scan_side_by_side, "checkers": check_side_by_side}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Turns:
 
     def measure(self, spec: Spec) -> Measured:
         """A fresh process and session, a warm-up, and the repeats."""
-        if spec.source == "scanners":
+        if spec.source in SCANNERS:
             return self._measure_scanners(spec)
         with start_side(self.cache, spec.cores) as child:
             child.ask("start")
@@ -144,7 +146,7 @@ class Turns:
         with scanners(spec.cores) as children:
             for number in range(self.scale.warm + self.scale.repeats):
                 begin = time.perf_counter()
-                found = scan_side_by_side(children, spec.data.store)
+                found = SCANNERS[spec.source](children, spec.data.store)
                 if number >= self.scale.warm:
                     seconds.append(time.perf_counter() - begin)
                 if found != spec.data.rows:
