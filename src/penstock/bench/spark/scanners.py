@@ -1,7 +1,7 @@
 """Peers of verify: scanner processes side by side, without Spark. They are up before the clock starts.
 
-``scan`` walks the log and checks its records; ``check`` does all that a task of ``verify`` does: queue units and
-index entries too.
+``scan`` walks the log and checks its records; ``check`` does all that a task of ``verify`` does: queue units
+and index entries too.
 """
 
 from __future__ import annotations
