@@ -92,11 +92,9 @@ def find_last(numbered: NumberedSplit, rules: Rules) -> Iterator[pyarrow.RecordB
         seen_rows, seen_bytes = seen_rows + len(size), seen_bytes + len(piece.view)
         kept_rows += always.true_count
         kept_bytes += _sum(size.filter(always))
-        found.append(_last_of(piece, always, keyed, rules, numbered.number))
-    tables = [table for pair in found for table in pair]
-    if tables:
-        merged = _latest(pa.concat_tables(tables), ["kind", "topic", "queueId", "item"])
-        yield from merged.to_batches()
+        found.append(_compacted_rows(piece, always, keyed, rules))
+    if found:
+        yield from _last_rows(pa.concat_tables(found), numbered.number)
     totals = {"kept": (kept_rows, kept_bytes), "seen": (seen_rows, seen_bytes)}
     for kind, (rows, size) in totals.items():
         yield pa.RecordBatch.from_pylist(
@@ -128,16 +126,14 @@ def classify(batch: pyarrow.RecordBatch, rules: Rules) -> tuple[Any, Any]:
     return always, keyed
 
 
-def _last_of(piece: Piece, always: Any, keyed: Any, rules: Rules, number: int) -> tuple[Any, Any]:
-    """The last message of each key, and of each queue, among the records of a piece."""
+def _compacted_rows(piece: Piece, always: Any, keyed: Any, rules: Rules) -> Any:
+    """What has to be known of the records of the compacted topics."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     batch = piece.batch
-    one = pa.table(
+    return pa.table(
         {
-            "kind": pa.repeat("key", batch.num_rows),
-            "split": pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows),
             "topic": batch.column("topic"),
             "queueId": batch.column("queueId"),
             "item": batch.column("keys"),
@@ -145,35 +141,43 @@ def _last_of(piece: Piece, always: Any, keyed: Any, rules: Rules, number: int) -
             "physicalOffset": batch.column("physicalOffset"),
             "size": batch.column("size").cast(pa.int64()),
             "stored": batch.column("storeTimestamp").cast(pa.int64()),
-            "removable": _empty_bodies(piece, keyed),
-            "rows": pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows),
+            "empty": _empty_bodies(piece, keyed),
+            "keyed": keyed,
+            "replaceable": pc.invert(always),
         }
-    )
-    names = ["kind", "topic", "queueId", "item"]
-    by_key = _latest(one.filter(keyed), names)
-    ours = pc.is_in(batch.column("topic"), value_set=pa.array(rules.topics, pa.string()))
-    by_queue = (
-        one.set_column(0, "kind", pa.repeat("last", batch.num_rows))
-        .set_column(4, "item", pa.nulls(batch.num_rows, pa.string()))
-        .set_column(9, "removable", pc.invert(always))
-        .filter(ours)
-    )
-    return by_key, _latest(by_queue, names)
+    ).filter(pc.is_in(batch.column("topic"), value_set=pa.array(rules.topics, pa.string())))
 
 
-def _latest(table: Any, names: list[str]) -> Any:
-    """Of rows with equal names the one with the greatest queue offset; of two such, the first in the log: a
-    queue points to that one.
+def _last_rows(rows: Any, number: int) -> Iterator[pyarrow.RecordBatch]:
+    """The last message of each key and of each queue, as rows of the schema.
+
+    Last is the one with the greatest queue offset; of two such, the first in the log: a queue points to that.
     """
-    table = table.sort_by([("queueOffset", "ascending"), ("physicalOffset", "descending")])
-    rest = [name for name in table.column_names if name not in names]
-    grouped = table.group_by(names, use_threads=False).aggregate([(name, "last") for name in rest])
-    return (
-        grouped.select([*names, *(f"{name}_last" for name in rest)])
-        .rename_columns([*names, *rest])
-        .select(table.column_names)
-        .cast(_schema())
-    )
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    order = [("queueOffset", "ascending"), ("physicalOffset", "descending")]
+    rows = rows.combine_chunks().take(pc.sort_indices(rows, sort_keys=order))
+    # Grouping by numbers costs a fraction of grouping by texts, and there are few topics.
+    codes = rows["topic"].combine_chunks().dictionary_encode().indices
+    rows = rows.append_column("code", codes).append_column("rank", pa.array(range(len(rows)), pa.int64()))
+    for kind, names, some, removable in (
+        ("key", ["code", "queueId", "item"], rows.filter(rows["keyed"]), "empty"),
+        ("last", ["code", "queueId"], rows, "replaceable"),
+    ):
+        ranks = some.select([*names, "rank"]).group_by(names).aggregate([("rank", "max")])["rank_max"]
+        last = rows.take(ranks)
+        columns = {name: last[name] for name in last.column_names}
+        columns |= {
+            "kind": pa.repeat(kind, len(last)),
+            "split": pa.repeat(pa.scalar(number, pa.int32()), len(last)),
+            "rows": pa.repeat(pa.scalar(1, pa.int64()), len(last)),
+            "removable": last[removable],
+        }
+        if kind == "last":
+            columns["item"] = pa.nulls(len(last), pa.string())
+        schema = _schema()
+        yield from pa.table({name: columns[name] for name in schema.names}).cast(schema).to_batches()
 
 
 def _empty_bodies(piece: Piece, keyed: Any) -> Any:
