@@ -95,7 +95,7 @@ def read_journal(area: StagingArea) -> Publication | None:
 def is_published(area: StagingArea, publication: Publication) -> bool:
     """Whether a writer with a key has published this, or something later, already."""
     marker = read_marker(area, publication.key) if publication.key is not None else None
-    return marker is not None and marker.number >= publication.number
+    return marker is not None and marker.key == publication.key and marker.number >= publication.number
 
 
 def publish(root: str | Path, publication: Publication, *, step: Step = no_step) -> bool:
@@ -112,6 +112,7 @@ def publish(root: str | Path, publication: Publication, *, step: Step = no_step)
     step("closed")
     if fresh:
         _remove_journal(area)
+    area.remove(publication.runs)
     area.forget(publication.write)
     step("tidied")
     return fresh

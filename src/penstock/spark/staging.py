@@ -77,10 +77,10 @@ class StagingArea:
 
     def folder_of(self, write: str) -> Path:
         """Where the task attempts of one write leave their files."""
-        return self.staging / "/".join(_SAFE.sub("_", part) for part in write.split("/"))
+        return self.staging / "/".join(_file_name(part) for part in write.split("/"))
 
     def marker_of(self, key: str) -> Path:
-        return self.markers / f"{_SAFE.sub('_', key)}.json"
+        return self.markers / f"{_file_name(key)}.json"
 
     def create(self, write: str, name: str) -> RunWriter:
         folder = self.folder_of(write)
@@ -123,6 +123,12 @@ class StagingArea:
         if removed:
             self.tidy()
         return removed
+
+
+def _file_name(text: str) -> str:
+    """Text as a name of a file; names that had to be changed still differ from all others."""
+    safe = _SAFE.sub("_", text)[:80]
+    return safe if safe == text and safe.strip(".") else f"{safe}-{crc32(text.encode()):08x}"
 
 
 def _empty_below(folder: Path) -> list[Path]:
