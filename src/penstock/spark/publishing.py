@@ -137,12 +137,23 @@ def settle(root: str | Path, *, given_up: bool = False, step: Step = no_step) ->
             done = "rolled back"
         elif not left.done:
             done = "finished"
-            with owned(area) as store:
-                _append(area, store, left, step, already=_present(area, store, left))
-                _decide(area, store, left, step)
+            _finish(area, left, step)
     _remove_journal(area)
     area.remove(left.runs)
     return done
+
+
+def _finish(area: StagingArea, left: Publication, step: Step) -> None:
+    try:
+        with owned(area) as store:
+            _append(area, store, left, step, already=_present(area, store, left))
+            _decide(area, store, left, step)
+    except CorruptFile as error:
+        raise CorruptFile(
+            error.file or area.journal,
+            found=f"{error.found}; an interrupted write begins at offset {left.begin} of the log",
+            hint=f"remove {area.journal} to leave the log as it is, then write the rest again",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -128,6 +128,19 @@ def test_damaged_staged_file_is_told_and_nothing_is_published(path: Path) -> Non
     assert numbers_in(path) == NONE
 
 
+def test_interrupted_publication_whose_file_was_damaged_says_how_to_go_on(path: Path) -> None:
+    runs = stage(path, "w")
+    publish_killed(path, Publication("w", runs), "begun")
+    with open_store(path):
+        pass  # so that it cannot be taken back
+    file = StagingArea(path).staging / runs[1].file
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CorruptFile, match=r"begins at offset \d+ of the log.*remove .*journal.json"):
+        settle(path)
+    StagingArea(path).journal.unlink()
+    assert publish(path, Publication("w2", stage(path, "w2", runs=1)))
+
+
 def test_orphans_are_swept_by_age(path: Path) -> None:
     runs = stage(path, "dead/1")
     area = StagingArea(path)
