@@ -194,7 +194,7 @@ cdef class Decoder:
                 if self.full(&r):
                     code = FULL_BATCH
                     break
-                low, high = 0, INT64_MAX
+                low, high = -INT64_MAX, INT64_MAX
                 if self.selection.found != NULL:
                     low = max(self.selection.found.start, self.selection.found.next) if self.selection.queued else self.selection.found.start
                     high = self.selection.found.end
