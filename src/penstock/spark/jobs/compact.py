@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import StoreError, StoreLocked, UsageError
 from penstock.files.disk import DiskStorage
 from penstock.format.record import END_FILE_MIN_BLANK_LENGTH, encode_blank
-from penstock.message.topic import TIMER_TOPIC, is_system_topic
+from penstock.message.topic import LMQ_PREFIX, TIMER_TOPIC, is_system_topic
 from penstock.spark.jobs.job import Progress, map_in_arrow, split_frame, told_errors, watched
-from penstock.spark.jobs.queuebuild import build_queues
+from penstock.spark.jobs.queuebuild import complete_store
 from penstock.spark.jobs.survivors import SCHEMA, Copy, NumberedSplit, Rules, copy_survivors, find_last
 from penstock.spark.places import Place, open_places
 from penstock.spark.planning import log_splits
@@ -111,7 +111,7 @@ def compact(
     ]
     lock = DiskStorage().lock(f"{place.root}/lock") if in_place and not dry_run else None
     try:
-        job = _Compaction(spark, place, rules, splits, now - tombstone_age_ms, progress)
+        job = _Compaction(spark, place, rules, splits, now - tombstone_age_ms, step, progress)
         with told_errors():
             job.decide()
             if not dry_run:
@@ -137,9 +137,11 @@ class _Compaction:
         rules: Rules,
         splits: list[NumberedSplit],
         removable_before: int,
+        split_bytes: int,
         progress: Progress | None,
     ) -> None:
         self.spark = spark
+        self.split_bytes = split_bytes
         self.place = place
         self.rules = rules
         self.splits = splits
@@ -362,7 +364,10 @@ def _write(job: _Compaction, goal: str) -> None:
             job.copy(log)
             _close_files(storage, log, used, job.segment_size)
         _copy_settings(job.place, draft)
-        build_queues(job.spark, draft, job.place.directory.config)
+        by_tasks = bool(used) and not _has_special_queues(job.place)
+        complete_store(
+            job.spark, draft, job.place.directory.config, by_tasks=by_tasks, split_bytes=job.split_bytes
+        )
         if Path(goal).is_dir():
             Path(goal).rmdir()
         storage.rename(draft, goal)
@@ -370,6 +375,17 @@ def _write(job: _Compaction, goal: str) -> None:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def _has_special_queues(place: Place) -> bool:
+    """Batch queues, extension files and light queues: only the store itself builds them."""
+    exists = place.storage.exists
+    if any(exists(f"{place.root}/{kind}") for kind in ("batchconsumequeue", "consumequeue_ext")):
+        return True
+    folder = f"{place.root}/consumequeue"
+    return exists(folder) and any(
+        entry.name.startswith(LMQ_PREFIX) for entry in place.storage.listdir(folder)
+    )
 
 
 def _close_files(storage: DiskStorage, log: str, used: dict[int, int], segment_size: int) -> None:
