@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,13 +71,14 @@ def local_answer(spark: SparkSession, cluster_store: Path, tmp_path: Path) -> An
 
 
 @pytest.fixture
-def driver(cluster_store: Path, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+def driver(cluster_store: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a driver process for tasks on a master; ``folder`` is theirs to write in."""
+    started: list[subprocess.Popen[str]] = []
 
     def start(master: str, task: str, folder: Path, *more: int) -> subprocess.Popen[str]:
         folder.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "spark.cluster.work", master, task, str(cluster_store), str(folder)]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*command, *map(str, more)],
             cwd=ROOT / "tests",
             env=environment(),
@@ -85,8 +86,13 @@ def driver(cluster_store: Path, tmp_path: Path) -> Callable[..., subprocess.Pope
             stderr=subprocess.PIPE,
             text=True,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:  # Java ends with it
+        process.kill()
+        process.communicate()
 
 
 def answer_of(process: subprocess.Popen[str]) -> dict[str, Any]:
