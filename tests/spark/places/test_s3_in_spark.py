@@ -43,6 +43,7 @@ def test_query_fetches_ranges_of_the_log_and_no_object_whole(
     for number in range(3):
         reads = s3.reads_of(f"commitlog/{number * SEGMENT:020d}")
         assert reads and all(request.last >= request.first >= 0 for request in reads)
+    assert all("commitlog" in request.target for request in s3.requests)
 
 
 def test_few_messages_of_an_archive_cost_few_bytes(spark: SparkSession, s3: S3Server, archived: str) -> None:
