@@ -60,6 +60,8 @@ def replay(
         write_json(result.as_dict())
     else:
         verb = "would be written" if result.dry_run else "written"
+        if result.homeless:
+            print(f"{result.homeless} dead letters do not say where they came from: send them --to a topic")
         print(
             f"{result.selected} messages selected, {result.present} of them there already,"
             f" {result.written} {verb} to {result.target} in {result.seconds:.1f} s"

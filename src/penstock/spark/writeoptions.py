@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
 OPTIONS = ("path", "topic", "queues", "writeId", "sweepAfter")
 # What Spark puts beside the user's options (a table's, a stream's), all lower-case.
-_SPARKS_OWN = ("owner", "provider", "checkpointlocation", "queryname", "truncate")
+_SPARKS_OWN = (
+    "owner",
+    "provider",
+    "serialization.format",
+    "paths",
+    "__paths__",
+    "mergeschema",
+    "checkpointlocation",
+    "queryname",
+)
 _NUMBERS = ("tinyint", "smallint", "int", "bigint")
 ACCEPTED: dict[str, tuple[str, ...]] = {
     "topic": ("string",),

@@ -28,6 +28,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n in range(20):
             origin = {"DLQ_ORIGIN_TOPIC": "orders", "DLQ_ORIGIN_MESSAGE_ID": f"{n:032X}"}
             assert store.put(Message("%DLQ%billing", b"dead%02d" % n, properties=origin)).ok  # type: ignore[union-attr]
+        assert store.put(Message("%DLQ%billing", b"homeless")).ok  # type: ignore[union-attr]
     return path
 
 
@@ -127,7 +128,8 @@ def test_dead_letters_go_back_to_where_they_came_from_at_the_given_rate(
         now[0] += seconds
 
     done = replay(spark, source, target, dead_letters="billing", rate=0.5, clock=lambda: now[0], sleep=sleep)
-    assert (done.written, done.writes) == (20, len(pauses) + 1) and done.writes >= 4
+    assert (done.written, done.homeless) == (20, 1)
+    assert done.writes == len(pauses) + 1 and done.writes >= 4
     assert now[0] - 100 >= 10 / 0.5  # nearly all of the time that twenty take at one in two seconds
     assert bodies(target, "orders") == {0: [b"dead%02d" % n for n in range(20)]}
 

@@ -86,7 +86,8 @@ class ReplayResult:
     """What a replay did, or with ``dry_run`` would do.
 
     ``selected`` messages were asked for; ``present`` of them were there from an earlier replay of the same
-    name, the others were ``written``.
+    name, the others were ``written``. ``homeless`` are dead letters that do not say which topic they came
+    from: they are not among the selected, and need ``to``.
     """
 
     path: str
@@ -97,6 +98,7 @@ class ReplayResult:
     present: int
     written: int
     writes: int
+    homeless: int
     dry_run: bool
     seconds: float
 
@@ -143,6 +145,7 @@ def replay(
         copies = _copies(chosen, to, name)
         missing = _missing(spark, copies, store, name)
         selected, left = copies.count(), missing.count()
+        homeless = chosen.count() - selected if to is None else 0
         written = writes = 0
         if not dry_run:
             tell = progress or (lambda done, whole: None)
@@ -161,6 +164,7 @@ def replay(
         selected - left,
         left if dry_run else written,
         writes,
+        homeless,
         dry_run,
         clock() - began,
     )
