@@ -11,9 +11,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from penstock._native.checking import CheckedQueue
 from penstock._native.units import record_header
+from penstock.config import StoreConfig
 from penstock.errors import StoreError
 from penstock.files.storage import Storage
 from penstock.format.batchunit import BATCH_UNIT_SIZE
@@ -92,6 +94,34 @@ class PassState:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownStore:
+    """What the driver found out about the store: tasks need not look at all its files again."""
+
+    config: StoreConfig
+    is_closed: bool
+    is_live: bool
+
+
+class _KnownDirectory(StoreDirectory):
+    """The directory as the driver saw it."""
+
+    def __init__(self, place: Place, known: KnownStore) -> None:
+        self.storage = place.storage
+        self.root = place.root
+        self.config = known.config
+        self.size_faults = []
+        self._known = known
+
+    @cached_property
+    def is_closed(self) -> bool:
+        return self._known.is_closed
+
+    @cached_property
+    def is_live(self) -> bool:
+        return self._known.is_live
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedPart:
     """One task's work: a part of the log, or the chains of an index file.
 
@@ -105,6 +135,7 @@ class CheckedPart:
     index_file: str = ""
     state: PassState | None = None
     limit: int = 1000
+    known: KnownStore | None = None
 
 
 @dataclass(slots=True)
@@ -407,7 +438,9 @@ class PartVerifier(Verifier):
     def __init__(self, part: CheckedPart) -> None:
         self.part = part
         self._queue_begin = part.state.position if part.state is not None else part.begin
-        super().__init__(part.place.directory, limit=part.limit)
+        known = part.known
+        directory = part.place.directory if known is None else _KnownDirectory(part.place, known)
+        super().__init__(directory, limit=part.limit)
         self.entries = EntryReader(self.index)
 
     def make_scanner(self, progress: Callable[[int, int], None]) -> LogScanner:

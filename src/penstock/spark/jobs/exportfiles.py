@@ -27,7 +27,17 @@ ROW_GROUP_BYTES = 32 << 20
 HELD_BYTES = 192 << 20
 OPEN_FILES = 128
 # Values that repeat; for the others a dictionary costs time and saves nothing.
-_REPEATING = ["queueId", "tags", "bornHost", "storeHost", "flag", "sysFlag", "reconsumeTimes"]
+_REPEATING = [
+    "queueId",
+    "tags",
+    "bornHost",
+    "storeHost",
+    "flag",
+    "sysFlag",
+    "reconsumeTimes",
+    "preparedTransactionOffset",
+]
+_PROPERTY_NAME = "properties.key_value.key"
 _DAY_ONE = date(1970, 1, 1)
 
 
@@ -79,7 +89,8 @@ def _keep_rest(part: ExportPart, kept: ExportedFile, writer: PartitionedWriter) 
         out = out | (within & (pc.field("queueOffset") < end))
     rest = table.filter(~out)
     for batch in rest.to_batches():
-        writer.hold((kept.topic, (date.fromisoformat(kept.day) - _DAY_ONE).days), batch)
+        day = (date.fromisoformat(kept.day) - _DAY_ONE).days
+        writer.hold((kept.topic, day), batch, batch.nbytes)
 
 
 @dataclass(slots=True)
@@ -118,9 +129,10 @@ class PartitionedWriter:
         days = pc.cast(pc.cast(batch.column("storeTimestamp"), pa.date32()), pa.int32())
         codes = pc.add(pc.multiply(pc.cast(topics.indices, pa.int64()), 1 << 32), pc.cast(days, pa.int64()))
         rows = batch.drop_columns(["topic"])
+        each = rows.nbytes / rows.num_rows  # of parts of it, the number costs more than the work
         extremes = pc.min_max(codes)
         if extremes["min"] == extremes["max"]:
-            self.hold((topics.dictionary[0].as_py(), days[0].as_py()), rows)
+            self.hold((topics.dictionary[0].as_py(), days[0].as_py()), rows, rows.nbytes)
             return
         order = pc.sort_indices(codes)
         sorted_rows = rows.take(order)
@@ -129,16 +141,16 @@ class PartitionedWriter:
         for code, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
             number = code >> 32
             key = (topics.dictionary[number].as_py(), code - (number << 32))
-            self.hold(key, sorted_rows.slice(begin, end - begin))
+            self.hold(key, sorted_rows.slice(begin, end - begin), int(each * (end - begin)))
             begin = end
 
-    def hold(self, key: tuple[str, int], batch: Any) -> None:
-        """Rows of one topic and day (in days since 1970)."""
+    def hold(self, key: tuple[str, int], batch: Any, size: int) -> None:
+        """Rows of one topic and day (in days since 1970), and about how many bytes they are."""
         group = self._groups.setdefault(key, _Group())
         group.batches.append(batch)
         group.rows += batch.num_rows
-        group.bytes += batch.nbytes
-        self._held += batch.nbytes
+        group.bytes += size
+        self._held += size
         if group.rows >= ROW_GROUP_ROWS or group.bytes >= ROW_GROUP_BYTES:
             self._write(key, group)
         elif self._held > HELD_BYTES:
@@ -199,7 +211,7 @@ class PartitionedWriter:
             schema,
             filesystem=self._filesystem,
             compression=part.compression,
-            use_dictionary=[name for name in _REPEATING if name in names],
+            use_dictionary=[*(name for name in _REPEATING if name in names), _PROPERTY_NAME],
             write_statistics=[name for name in ("queueId", "queueOffset", "storeTimestamp") if name in names],
             store_schema=False,
         )
@@ -216,7 +228,7 @@ class PartitionedWriter:
 
 def _spans(table: Any) -> dict[int, QueueSpan]:
     """Of each queue: least and greatest offset, and number of rows."""
-    found = table.group_by("queueId").aggregate(
+    found = table.group_by("queueId", use_threads=False).aggregate(
         [("queueOffset", "min"), ("queueOffset", "max"), ("queueOffset", "count")]
     )
     return {

@@ -18,6 +18,7 @@ from penstock.spark.jobs.checkedsplit import (
     CheckedPart,
     EntryReader,
     JoinedQueues,
+    KnownStore,
     PartResult,
     PassState,
     check_part,
@@ -182,6 +183,7 @@ class _JoinedVerifier(Verifier):
         """Parts of the log in order, then the index files."""
         directory = self.directory
         live_end = directory.queued_end if directory.is_live else None
+        known = KnownStore(directory.config, directory.is_closed, directory.is_live)
         cuts: list[int] = []
         for file in directory.log_files:
             cuts += range(file.begin, file.begin + file.size, split_bytes)
@@ -195,10 +197,12 @@ class _JoinedVerifier(Verifier):
                     live_end,
                     state=self.state if number == 0 else None,
                     limit=self._limit,
+                    known=known,
                 )
             )
         return parts + [
-            CheckedPart(self.place, index_file=path, limit=self._limit) for path in self.index.paths
+            CheckedPart(self.place, index_file=path, limit=self._limit, known=known)
+            for path in self.index.paths
         ]
 
     def take(self, result: PartResult) -> None:
