@@ -166,3 +166,16 @@ def test_path_of_a_side_is_what_it_reads(tmp_path: Path) -> None:
     data = Dataset(tmp_path / "store", tmp_path / "parquet", 1, 1)
     assert Spec("all", data).path == Spec("all", data, "tuples").path == data.store
     assert Spec("all", data, "parquet").path == Spec("write", data).path == data.parquet
+
+
+def test_report_is_drawn_with_the_bytes_of_log(tmp_path: Path) -> None:
+    from penstock.bench.store import table
+
+    rows = [
+        Row("a", "all columns", "rows/s", 1e6, 5e5, 0.75, detail={"mib_per_s": 196.4}).to_json(),
+        Row("b", "first result", "s", 5.0, 10.0, 1.67, lower_is_better=True).to_json(),
+    ]
+    drawn = table({"bench": "spark", "rows": rows})
+    assert drawn.title == "penstock bench spark"
+    assert [str(column.header) for column in drawn.columns][:3] == ["work", "ours", "MiB/s"]
+    assert list(drawn.columns[2].cells) == ["196", ""]

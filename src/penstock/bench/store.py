@@ -88,18 +88,28 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def table(report: dict[str, Any]) -> Table:
-    """The rows as people read them."""
+    """The rows as people read them; with the bytes of log that ours went through, where a row knows them."""
+    with_bytes = any("mib_per_s" in row for row in report["rows"])
     drawn = Table(title=f"penstock bench {report.get('bench', 'store')}")
-    for column in ("work", "ours", "peer", "against", "ratio", "at least", ""):
-        drawn.add_column(
-            column, justify="right" if column in ("ours", "peer", "ratio", "at least") else "left"
-        )
+    for column in (
+        "work",
+        "ours",
+        *(("MiB/s",) if with_bytes else ()),
+        "peer",
+        "against",
+        "ratio",
+        "at least",
+        "",
+    ):
+        drawn.add_column(column, justify="left" if column in ("work", "against", "") else "right")
     marks = {True: "[green]reached[/]", False: "[red]missed[/]", None: ""}
     for row in report["rows"]:
         ratio, at_least = row["ratio"], row["at_least"]
+        rate = f"{row['mib_per_s']:.0f}" if "mib_per_s" in row else ""
         drawn.add_row(
             row["work"],
             quantity(row["ours"], row["unit"]),
+            *((rate,) if with_bytes else ()),
             quantity(row["peer"], row["unit"]),
             row["against"] if row["peer"] is not None else "",
             "-" if ratio is None else f"{ratio:.2f} x",
