@@ -146,6 +146,6 @@ def test_message_is_there_once_though_the_driver_was_killed(path: Path, tmp_path
         # Its own group: the driver, its Java and its workers, none of which gets to tidy.
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert numbers_in(path) == Counter(range(100))
