@@ -176,15 +176,14 @@ class _Task:
                 begin = end
 
     def _lose(self, bad: Bad) -> None:
-        ranges = self._lost_ranges()
         if self.options.failOnDataLoss:
             raise DataLost(
-                f"the log has no bytes from {bad.begin} to {bad.end} any more",
-                ranges,
+                f"messages are gone, {bad.reason}",
+                self._lost_ranges(),
                 file=bad.file,
                 hint="keep messages longer, or set failOnDataLoss=false to read what is there",
             )
-        log.warning("%s: lost the log from %d to %d, %s", bad.file, bad.begin, bad.end, ranges)
+        log.warning("%s: messages are gone, %s", bad.file, bad.reason)
 
     def _lost_ranges(self) -> list[tuple[str, int, int, int]]:
         """Which of the offsets that this task was to read are before the first that is left."""

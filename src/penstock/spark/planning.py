@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from penstock._native.units import find_record, first_nonzero
 from penstock.errors import UsageError
 from penstock.spark.bounds import QueueRange, StoreBounds
 from penstock.spark.keysearch import search_index
@@ -20,6 +21,7 @@ from penstock.spark.wanted import FOREVER, QueueExtent, Wanted, wanted_of
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import FaultList
 from penstock.store.scan import LogScanner
+from penstock.store.sizes import QueueFile
 
 log = logging.getLogger("penstock.spark")
 
@@ -27,6 +29,9 @@ RECORDS_AT_ONCE = 10_000
 """Places of single records that one task gets."""
 SEEK_COST = 16 << 10
 """What jumping to a record costs, in bytes of log that could be read along in that time."""
+
+_PROBE = 256 << 10
+_TAIL = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,8 @@ def log_end(place: Place) -> int:
     """Where the log ends: behind the last whole record that belongs to it.
 
     With an owner at work that is the highest place a queue points to. Otherwise the tail is walked from the
-    last record that a queue knows, or from the start of the last file. Damage at the very end counts as part
-    of the log when somebody was told that it is stored: whoever reads it has to meet it.
+    last record that a queue knows, or from one that lies near the end of the last file. Damage at the very
+    end counts as part of the log when somebody was told that it is stored: who reads it has to meet it.
     """
     directory = place.directory
     files = directory.log_files
@@ -90,8 +95,30 @@ def _tail_starts(place: Place, directory: StoreDirectory) -> Iterable[int]:
         last = _last_queued(place)
         if last is not None and files[0].begin <= last < files[-1].begin + files[-1].size:
             yield last
+    if files:
+        yield _near_end(directory, files[-1])
     for file in reversed(files):
         yield file.begin
+
+
+def _near_end(directory: StoreDirectory, file: QueueFile) -> int:
+    """A record not far from where a file stops to hold anything; its start if that is near enough.
+
+    Behind the last record lie zeros. A body of zeros may look like them: then it is a record further up.
+    """
+    low, high = 0, file.size
+    while high - low > _PROBE:
+        middle = (low + high) // 2
+        if first_nonzero(directory.storage.pread(file.path, middle, _PROBE)) >= 0:
+            low = middle
+        else:
+            high = middle
+    begin = high - _TAIL
+    if begin <= 0:
+        return file.begin
+    view = directory.storage.pread(file.path, begin, _TAIL)
+    found, _ = find_record(view, 0, file.begin + begin, 0)
+    return file.begin + begin + int(found) if found >= 0 else file.begin
 
 
 def _last_queued(place: Place) -> int | None:

@@ -49,12 +49,19 @@ class UnitReader:
         store = self._bounds.store
         offset = part.start
         while offset < part.end:
-            units, size = store.units(
-                part.topic, part.queue_id, offset, min(UNITS_AT_ONCE, part.end - offset)
-            )
+            count = min(UNITS_AT_ONCE, part.end - offset)
+            try:
+                units, size = store.units(part.topic, part.queue_id, offset, count)
+            except FileNotFoundError:
+                units, size = b"", 0
             if not units:
                 yield self._gone(part, offset)
-                return
+                store.max_offset(part.topic, part.queue_id)  # looks again
+                kept = store.min_offset(part.topic, part.queue_id)
+                if kept <= offset:
+                    return
+                offset = kept
+                continue
             for first, last, begin, end in unit_spans(units, size, GAP, SPAN, self._segment):
                 view = self._load(begin, end)
                 at = first

@@ -210,3 +210,22 @@ def test_a_body_that_cannot_be_decompressed_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot be decompressed.*'queueOffset': 0"):
         rows(tmp_path)
     assert rows(tmp_path, badRecords="skip")[0]["body"] == b"not compressed"
+
+
+def test_units_of_a_removed_head_are_lost_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = fill(tmp_path / "store", 900)
+    monkeypatch.setattr("penstock.spark.planning.SEEK_COST", -(1 << 20))
+    strict, splits = planned(path, subscribe="orders")
+    assert all(split.ranges for split in splits)
+    lenient, _ = planned(path, subscribe="orders", failOnDataLoss="false")
+    (path / "commitlog" / f"{0:020d}").unlink()
+    with pytest.raises(DataLost) as caught:
+        for split in splits:
+            list(record_batches(split, NAMES, strict))
+    assert [(topic, queue, start) for topic, queue, start, _ in caught.value.ranges] == [
+        ("orders", 0, 0),
+        ("orders", 1, 0),
+    ]
+    made = [batch for split in splits for batch in record_batches(split, ["physicalOffset"], lenient)]
+    places = sorted(place for batch in made for place in batch.column(0).to_pylist())
+    assert places == sorted(row["physicalOffset"] for row in rows(path, subscribe="orders"))

@@ -182,3 +182,28 @@ def test_a_record_longer_than_the_look_back_is_one_row(
     expected = dumped(tmp_path)
     for split in ("1k", "10k", "1g"):
         assert rows(tmp_path, splitBytes=split) == expected, split
+
+
+def test_the_end_of_a_log_is_found_without_walking_all_of_it(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.planning._PROBE", 4096)
+    monkeypatch.setattr("penstock.spark.planning._TAIL", 30_000)
+    last = dumped(hostile)[-1]
+    place = open_places(str(hostile / "commitlog"))[0]
+    assert log_end(place) == last["physicalOffset"] + last["size"]
+    starts: list[int] = []
+    monkeypatch.setattr("penstock.spark.planning.LogScanner", _spy(starts))
+    log_end(place)
+    assert len(starts) == 1 and starts[0] > place.log_files[-1].begin
+
+
+def _spy(starts: list[int]) -> Any:
+    from penstock.store.scan import LogScanner
+
+    class Spy(LogScanner):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            starts.append(options["begin"])
+            super().__init__(*arguments, **options)
+
+    return Spy
