@@ -123,12 +123,12 @@ def describe(
         return "timer", f"waits{'' if due is None else f' until {_time(due)}'} to be delivered to {real}"
     if topic.startswith(RETRY_TOPIC_PREFIX):
         group = topic.removeprefix(RETRY_TOPIC_PREFIX)
-        return "retry", f"group {group} gets it again, after {_times(record.reconsume_times)}"
+        return "retry", f"group {group} gets it again, after {_tries(record.reconsume_times)}"
     if topic.startswith(DLQ_TOPIC_PREFIX):
         group = topic.removeprefix(DLQ_TOPIC_PREFIX)
         return (
             "dead-letter",
-            f"group {group} gave up after {_times(record.reconsume_times)}; nobody gets it again",
+            f"group {group} gave up after {_tries(record.reconsume_times)}; nobody gets it again",
         )
     kind = transaction_type(record.sys_flag)
     if kind == TRANSACTION_COMMIT_TYPE:
@@ -161,7 +161,7 @@ def _delay(record: Traced, real: str, delays_ms: Sequence[int]) -> str:
             properties.get(PROPERTY_RETRY_TOPIC, "its topic"),
         )
         return (
-            f"group {group} could not consume it from {origin} ({_times(record.reconsume_times)}):"
+            f"group {group} could not consume it from {origin} ({_tries(record.reconsume_times)}):"
             f" waits{wait} to be tried again (level {level})"
         )
     return f"waits{wait} to be delivered to {real} (level {level})"
@@ -173,6 +173,10 @@ def _real_place(properties: dict[str, str]) -> str:
         return "an unknown topic"
     queue = properties.get(PROPERTY_REAL_QUEUE_ID)
     return topic if queue is None else f"{topic}-{queue}"
+
+
+def _tries(count: int) -> str:
+    return "1 failed try" if count == 1 else f"{count} failed tries"
 
 
 def _times(count: int) -> str:
