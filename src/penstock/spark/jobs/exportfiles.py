@@ -7,6 +7,7 @@ by the rows that the task gives, and decided by the driver.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,10 +17,12 @@ from urllib.parse import quote
 
 from penstock.errors import StoreError
 from penstock.spark.batches import record_batches
-from penstock.spark.jobs.exportstate import ExportedFile, QueueSpan, filesystem_of
+from penstock.spark.jobs.exportstate import ExportedFile, QueueSpan, filesystem_of, make_folder
 from penstock.spark.location import Location
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import Split
+
+log = logging.getLogger("penstock.spark")
 
 ROWS_SCHEMA = "staged string, path string, topic string, day string, rows long, bytes long, queues string"
 ROW_GROUP_ROWS = 128 << 10
@@ -166,9 +169,12 @@ class PartitionedWriter:
         return self._done
 
     def abandon(self) -> None:
-        """Let go of the files; the driver sweeps them."""
+        """Let go of the files after an error; the driver sweeps them."""
         for group in self._open:
-            group.writer.close()
+            try:
+                group.writer.close()
+            except OSError as error:
+                log.warning("%s: cannot be closed: %s", group.staged, error)
         self._open.clear()
 
     def _write(self, key: tuple[str, int], group: _Group) -> None:
@@ -198,7 +204,7 @@ class PartitionedWriter:
         group.file = ExportedFile(path, topic, day)
         full = f"{part.target.path}/{group.staged}"
         try:
-            self._filesystem.create_dir(full.rpartition("/")[0], recursive=True)
+            make_folder(part.target, self._filesystem, full)
         except OSError as error:
             raise StoreError(
                 f"cannot make the folder of a topic: {error.strerror or error}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +31,12 @@ def filesystem_of(location: Location) -> Any:
     if location.is_local:
         return fs.LocalFileSystem()
     return fs.FileSystem.from_uri(location.base)[0]
+
+
+def make_folder(location: Location, filesystem: Any, path: str) -> None:
+    """Make the folder of a file, where there are folders: an object store has none."""
+    if location.scheme not in ("s3", "gs"):
+        filesystem.create_dir(path.rpartition("/")[0], recursive=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +228,10 @@ class ExportState:
 
     def sweep(self, staging: str) -> None:
         """Remove a run's staging folder, unless a journal still needs what is in it."""
-        from pyarrow import fs
-
-        path = f"{self.target.path}/{staging}"
-        if (
-            self._read("journal.json") is None
-            and self.filesystem.get_file_info(path).type != fs.FileType.NotFound
-        ):
-            self.filesystem.delete_dir(path)
+        if self._read("journal.json") is None:
+            # In an object store a folder goes with the last object in it.
+            with suppress(FileNotFoundError):
+                self.filesystem.delete_dir(f"{self.target.path}/{staging}")
 
     def _apply(self, journal: dict[str, Any]) -> None:
         from pyarrow import fs
@@ -237,7 +240,7 @@ class ExportState:
             source, target = f"{self.target.path}/{staged}", f"{self.target.path}/{path}"
             if self.filesystem.get_file_info(source).type == fs.FileType.NotFound:
                 continue  # moved before
-            self.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+            make_folder(self.target, self.filesystem, target)
             self.filesystem.move(source, target)
         for path in journal["removes"]:
             gone = f"{self.target.path}/{path}"
@@ -263,7 +266,7 @@ class ExportState:
             raise self._corrupt(name, error) from error
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        self.filesystem.create_dir(f"{self.target.path}/{STATE}", recursive=True)
+        make_folder(self.target, self.filesystem, self._path(name))
         # A local file would be seen half written; an object appears whole by itself.
         path = self._path(f"{name}.new") if self.target.is_local else self._path(name)
         with self.filesystem.open_output_stream(path) as opened:
