@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StoreError, StoreLocked, UsageError
 from penstock.files.disk import DiskStorage
-from penstock.format.record import END_FILE_MIN_BLANK_LENGTH, encode_blank
-from penstock.message.topic import LMQ_PREFIX, TIMER_TOPIC, is_system_topic
+from penstock.format.record import END_FILE_MIN_BLANK_LENGTH
+from penstock.message.topic import TIMER_TOPIC, is_system_topic
+from penstock.spark.jobs.compactfiles import close_files, copy_settings, has_special_queues, swap
 from penstock.spark.jobs.job import Progress, map_in_arrow, split_frame, told_errors, watched
 from penstock.spark.jobs.queuebuild import complete_store
 from penstock.spark.jobs.survivors import SCHEMA, Copy, NumberedSplit, Rules, copy_survivors, find_last
@@ -117,7 +118,7 @@ def compact(
             if not dry_run:
                 _write(job, goal)
             result = job.result(target="" if dry_run else goal, dry_run=dry_run)
-        replaced = _swap(place.root, goal) if in_place and not dry_run else ""
+        replaced = swap(place.root, goal) if in_place and not dry_run else ""
     finally:
         if lock is not None:
             lock.release()
@@ -362,9 +363,9 @@ def _write(job: _Compaction, goal: str) -> None:
             for begin in [0, *used]:
                 storage.open_sparse(f"{log}/{begin:020d}", job.segment_size, create=True).close()
             job.copy(log)
-            _close_files(storage, log, used, job.segment_size)
-        _copy_settings(job.place, draft)
-        by_tasks = bool(used) and not _has_special_queues(job.place)
+            close_files(storage, log, used, job.segment_size)
+        copy_settings(job.place, draft)
+        by_tasks = bool(used) and not has_special_queues(job.place)
         complete_store(
             job.spark, draft, job.place.directory.config, by_tasks=by_tasks, split_bytes=job.split_bytes
         )
@@ -375,55 +376,6 @@ def _write(job: _Compaction, goal: str) -> None:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-
-
-def _has_special_queues(place: Place) -> bool:
-    """Batch queues, extension files and light queues: only the store itself builds them."""
-    exists = place.storage.exists
-    if any(exists(f"{place.root}/{kind}") for kind in ("batchconsumequeue", "consumequeue_ext")):
-        return True
-    folder = f"{place.root}/consumequeue"
-    return exists(folder) and any(
-        entry.name.startswith(LMQ_PREFIX) for entry in place.storage.listdir(folder)
-    )
-
-
-def _close_files(storage: DiskStorage, log: str, used: dict[int, int], segment_size: int) -> None:
-    """A blank closes every file but the last."""
-    last = max(used)
-    for begin, end in {0: 0, **used}.items():
-        if begin == last:
-            continue
-        file = storage.open_sparse(f"{log}/{begin:020d}", segment_size)
-        try:
-            file.write(end, encode_blank(segment_size - end))
-            file.sync()
-        finally:
-            file.close()
-
-
-def _copy_settings(place: Place, draft: str) -> None:
-    """The JSON files under ``config``: all they say is by topic, queue and queue offset, and stays true."""
-    folder = f"{place.root}/config"
-    if place.kind != "store" or not place.storage.exists(folder):
-        return
-    storage = DiskStorage()
-    storage.makedirs(f"{draft}/config")
-    for entry in place.storage.listdir(folder):
-        if not entry.is_dir and entry.name.endswith((".json", ".json.bak")):
-            storage.write_atomic(
-                f"{draft}/config/{entry.name}", place.storage.read_file(f"{folder}/{entry.name}")
-            )
-
-
-def _swap(root: str, made: str) -> str:
-    """Put the new directory where the old one is; the name that the old one has now."""
-    storage = DiskStorage()
-    kept = f"{root}.before-compaction-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"
-    storage.rename(root, kept)
-    storage.rename(made, root)
-    storage.sync_dir(str(Path(root).parent))
-    return kept
 
 
 # -- what was asked for ------------------------------------------------------------------------------
