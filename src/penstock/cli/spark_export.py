@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from contextlib import nullcontext
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -38,8 +39,11 @@ def export(
     from penstock.cli.output import size_text, write_json
     from penstock.spark.jobs.export import export as run
 
+    opened: Any = (
+        nullcontext() if dry_run else spark_session(master, conf, name="export")
+    )  # counting needs none
     with (
-        spark_session(master, conf, name="export") as spark,
+        opened as spark,
         task_bar("export", shown=not as_json) as progress,
     ):
         result = run(
