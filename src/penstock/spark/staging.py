@@ -27,7 +27,7 @@ from pathlib import Path
 import msgspec
 
 from penstock._native.record import crc32
-from penstock.errors import CorruptFile
+from penstock.errors import CorruptFile, StoreError
 from penstock.files.disk import DiskStorage
 
 FOLDER = "penstock.spark"
@@ -84,8 +84,13 @@ class StagingArea:
 
     def create(self, write: str, name: str) -> RunWriter:
         folder = self.folder_of(write)
-        DiskStorage().makedirs(folder)
-        return RunWriter(folder / name, str((folder / name).relative_to(self.staging)))
+        for _ in range(10):
+            DiskStorage().makedirs(folder)
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # another write removed the folder while it was empty
+                return RunWriter(folder / name, str((folder / name).relative_to(self.staging)))
+        raise StoreError("the staging folder vanishes again and again", file=folder)
 
     def blocks(self, run: StagedRun) -> Iterator[Block]:
         return read_blocks(self.staging / run.file, run)

@@ -15,7 +15,6 @@ from penstock import open_store
 from penstock import spark as ps
 from penstock.format.staged import queue_of_key
 from penstock.message.topic import SCHEDULE_TOPIC
-from penstock.spark.staging import StagingArea
 from penstock.store.timerhook import TIMER_TOPIC
 from spark.write.publishing import everything, make_store, numbers_in
 
@@ -135,8 +134,7 @@ def test_task_that_fails_leaves_nothing_visible(spark: SparkSession, path: Path)
     assert "boom" in refusal(lambda: ps.write(frame, path))
     with open_store(path, read_only=True) as store:
         assert store.topics() == ["old"]
-    StagingArea(path).sweep(-1)  # a task that ran on while the write was given up may have left its file
-    assert not (path / "penstock.spark").exists()
+    # A task that runs on while the write is given up may leave a staged file: it is swept by age.
 
 
 def test_store_that_is_open_is_not_written_to(spark: SparkSession, path: Path) -> None:
