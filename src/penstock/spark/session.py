@@ -106,6 +106,9 @@ def _set_up_java(settings: dict[str, str], cache: bool) -> None:
 
     java = find_java()
     os.environ.setdefault("JAVA_HOME", str(Path(java.executable).resolve().parent.parent))
+    if settings["spark.master"].startswith("local"):
+        # Spark looks its host up by name before it reads a setting, and some machines do not know their own.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     theirs = os.environ.get("SPARK_HOME")
     if not cache or (theirs is not None and theirs != _set_by_us.get("SPARK_HOME")):
         return
