@@ -268,9 +268,6 @@ def test_records_roll_over_files_with_true_offsets() -> None:
     assert all(int(r.properties["INNER_BASE"]) == r.queue_offset for r in store.records())
 
 
-@pytest.mark.xfail(
-    reason="the appender lets others in while it rolls, and appends with the offset from before"
-)
 def test_a_message_that_slips_in_while_the_file_rolls_gets_another_offset() -> None:
     store = Store()
     for n in range(40):
