@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from penstock.errors import SparkUnavailable
 from penstock.spark.java import Java, find_java
-from penstock.spark.session import require_packages
+from penstock.spark.session import _local_settings, require_packages
 from penstock.spark.sparkhome import SparkHome, cache_directory
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ def test_a_missing_extra_is_said_with_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SparkUnavailable, match=r"pyspark and pyarrow are not installed .*penstock\[spark\]"):
         require_packages()
+
+
+def test_a_machine_that_does_not_know_localhost_gets_socket_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "spark.python.unix.domain.socket.enabled" not in _local_settings("local[2]")
+
+    def unknown(*given: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert _local_settings("local[2]")["spark.python.unix.domain.socket.enabled"] == "true"
 
 
 def test_a_command_without_java_ends_with_code_2_and_one_line(tmp_path: Path) -> None:

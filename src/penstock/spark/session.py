@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import logging
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,11 +94,22 @@ def _local_settings(master: str) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
+    if not _knows_localhost():
+        # A bare root without /etc/hosts: Python and Java then talk through socket files instead.
+        settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local-cluster"):
         return settings
     told = master.removeprefix("local").strip("[]").split(",")[0] or "1"
     cores = int(told) if told.isdigit() else os.cpu_count() or 1
     return settings | {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": str(cores)}
+
+
+def _knows_localhost() -> bool:
+    try:
+        socket.getaddrinfo("localhost", None)
+    except socket.gaierror:
+        return False
+    return True
 
 
 def _set_up_java(settings: dict[str, str], cache: bool) -> None:
