@@ -151,7 +151,7 @@ def show_spark(path: str, records: int) -> bool:
     from penstock.spark.session import session
     from penstock.spark.sql import sql
 
-    print("\nThe same directory on Apache Spark\n")
+    print("\nThe same directory on Apache Spark\n", flush=True)
     begin = time.monotonic()
     spark = session("local[2]", app_name="penstock demo")
     _say("start Spark", f"{spark.version} on 2 cores, {time.monotonic() - begin:.1f} s")
