@@ -374,3 +374,16 @@ def test_record_that_claims_a_taken_place_does_not_end_the_log(
     if displaced:
         assert store.lookup(results[displaced].physical_offset).body == body_of(displaced)
     assert store.report.damage
+
+
+def test_last_record_whose_place_another_claims_is_kept() -> None:
+    """The damaged one comes first and takes the place; the last is whole and known: it is not cut."""
+    place = Place()
+    place.open()
+    results = [place.put(number, queue_id=number % 2) for number in range(12)]
+    place.store.dispatch()
+    place.kill()
+    place.overwrite_log(results[10].physical_offset + 12, struct.pack(">i", 1))
+    store = place.open()
+    assert store.lookup(results[11].physical_offset).body == body_of(11)
+    assert place.put(12).physical_offset > results[11].physical_offset

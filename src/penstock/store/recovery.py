@@ -337,19 +337,24 @@ class Recovery:
             reason = TAKEN
         if reason == "zero" and known <= position:
             return False
-        found = self._damage.next_record(file, position + 1, known if reason == "zero" else file.end_offset)
-        if found is None:
-            self.report.cut_reason = f"no whole record there ({reason}) and none behind it"
-            return False
         behind = position + self.native.record_size
-        if reason in ("crc", "torn", TAKEN) and self._damage.goes_on_at(file, behind):
-            # Its length is right: it can be stepped over as it is.
-            found = behind
-            damage = Damage(position, found, reason)
+        if reason == TAKEN and position < known:
+            # It is whole, even as the last of all: nothing but its own place in the queue is lost.
+            damage = Damage(position, behind, reason)
         else:
-            damage = self._damage.contain(file, position, found, reason)
+            found = self._damage.next_record(
+                file, position + 1, known if reason == "zero" else file.end_offset
+            )
+            if found is None:
+                self.report.cut_reason = f"no whole record there ({reason}) and none behind it"
+                return False
+            if reason in ("crc", "torn", TAKEN) and self._damage.goes_on_at(file, behind):
+                # Its length is right: it can be stepped over as it is.
+                damage = Damage(position, behind, reason)
+            else:
+                damage = self._damage.contain(file, position, found, reason)
         self.report.damage.append(damage)
-        self.native.seek(found)
+        self.native.seek(damage.end)
         return True
 
     def _note_gap(self, begin: int, end: int) -> None:
