@@ -38,7 +38,7 @@ _TAIL = 8 << 20
 class LogSplit:
     """Records that START at physical offsets [begin, end); the last one is read to its own end.
 
-    ``begin`` need not be the start of a record (``aligned``: it is, a queue says so): the reader finds the
+    ``begin`` need not be the start of a record: the reader finds the
     first one, as the split before finds its last. Behind ``limit`` (None: unknown) nothing belongs to the
     log.
     """
@@ -47,7 +47,6 @@ class LogSplit:
     begin: int
     end: int
     limit: int | None = None
-    aligned: bool = False
 
     @property
     def size(self) -> int:
