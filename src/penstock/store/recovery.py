@@ -326,21 +326,26 @@ class Recovery:
         contained.
         """
         position = self.native.position
+        size = self.native.record_size
         known = max(self._reached, self.queues.max_physical_offset)
+        certain = position < known
         if reason == "stale":
-            if not self._damage.is_leftover(file, position, self.native.record_size):
+            self._settle()  # the unit that has its place may not be written yet
+            if not self._damage.is_leftover(file, position, size):
                 return True
-            if position >= known and not self._ours:
+            certain = certain or self._damage.is_displaced(file, position, size)
+            if not certain and not self._ours:
                 self.report.cut_reason = "a leftover of an earlier log"
                 return False
-            # Here is none: what we cut we erase. Of two records that claim a place one is damaged.
+            # Of two records that claim a place one is damaged.
             reason = TAKEN
         if reason == "zero" and known <= position:
             return False
-        behind = position + self.native.record_size
-        if reason == TAKEN and position < known:
+        behind = position + size
+        if reason == TAKEN and certain:
             # It is whole, even as the last of all: nothing but its own place in the queue is lost.
             damage = Damage(position, behind, reason)
+            self.native.last_offset = position
         else:
             found = self._damage.next_record(
                 file, position + 1, known if reason == "zero" else file.end_offset
