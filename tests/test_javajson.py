@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.javajson import MAX_DEPTH, JsonError, parse, render
+from penstock.format.javajson import MAX_DEPTH, JsonError, parse, render
 
 CONFIG = Path(__file__).parent / "data" / "config"
 PRETTY = [
@@ -46,6 +46,16 @@ def test_what_is_written_is_read_back(value: object, pretty: bool, ascii_only: b
     text = render(value, pretty=pretty, ascii_only=ascii_only)
     assert parse(text) == value
     assert not ascii_only or text.isascii()
+
+
+def test_objects_as_keys_are_read_and_written_as_rocketmq_does() -> None:
+    text = '{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"maxOffset":5},{"queueId":1}:{}}}'
+    table = parse(text)["offsetTable"]
+    assert [dict(key) for key in table] == [{"brokerName": "b", "queueId": 0, "topic": "T"}, {"queueId": 1}]
+    assert render(parse(text), pretty=False) == text
+    for refused in ('{{"a":{}}:1}', '{{"a":[1]}:1}', '{{{"a":1}:2}:1}', "{{:1}", "{{}1}"):
+        with pytest.raises(JsonError):
+            parse(refused)
 
 
 @given(st.text(alphabet="{}[]:,\"'\\u0123-.eE \n\tntfalsx"))

@@ -20,7 +20,7 @@ from pathlib import PurePath
 from typing import Any, Protocol
 
 from penstock.errors import CorruptFile, DiskFull, StoreError
-from penstock.store.javajson import JsonError, parse, render
+from penstock.format.javajson import JsonError, parse, render
 
 MAX_FILE_SIZE = 256 << 20
 """A larger file is refused unread. Offsets of a hundred thousand groups take a tenth of it."""

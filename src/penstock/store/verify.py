@@ -17,6 +17,7 @@ from penstock.config import StoreConfig
 from penstock.files.storage import Storage
 from penstock.format.checkpoint import CHECKPOINT_SIZE, decode_checkpoint
 from penstock.format.dispatch import light_queues, queue_writes
+from penstock.format.javajson import parse
 from penstock.format.malformed import Malformed
 from penstock.format.queueunit import QueueUnit, encode_queue_unit, tags_code
 from penstock.format.record import RecordFields, decode_record
@@ -24,7 +25,6 @@ from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault, FaultList
 from penstock.store.foreign import foreign_files
 from penstock.store.indexverifier import EntryPiece, IndexVerifier
-from penstock.store.javajson import parse
 from penstock.store.jsonfile import MAX_FILE_SIZE
 from penstock.store.queueverifier import QueueFolders, QueueVerifier
 from penstock.store.scan import LogScanner, StepResult, damage_at

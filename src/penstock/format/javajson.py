@@ -1,7 +1,8 @@
 """JSON as RocketMQ's serializer writes and reads it (format section 1.3).
 
 Strict JSON, and beside it: integer keys without quotes (``{0:15}``), names without quotes, single quotes, a
-comma behind the last item. What is written is what fastjson writes, tab for tab.
+comma behind the last item, and whole objects as keys (``{{"queueId":0}:5}``), which here are tuples of their
+pairs. What is written is what fastjson writes, tab for tab.
 
 Files come from anywhere, so the parser is bounded: nesting by ``MAX_DEPTH``, numbers by their digits. The
 size of the text bounds everything else.
@@ -42,6 +43,10 @@ _PLAIN_ESCAPES = {
 }
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
+ObjectKey = tuple[tuple[str | int, Any], ...]
+"""A key that is an object: its pairs in their order. ``dict(key)`` is the object."""
+Key = str | int | ObjectKey
+
 
 class JsonError(ValueError):
     """Text that is no JSON, even read liberally. ``position`` counts characters."""
@@ -53,7 +58,7 @@ class JsonError(ValueError):
 
 
 def parse(text: str) -> Any:
-    """The one value in the text. Keys without quotes come back as ``int``, the others as ``str``.
+    """The one value in the text. Keys without quotes come back as ``int``, objects as ``ObjectKey``.
 
     Raises JsonError, also when anything but white space follows the value.
     """
@@ -90,10 +95,10 @@ class _Parser:
             return self.number()
         return self.constant()
 
-    def object(self, depth: int) -> dict[str | int, Any]:
-        table: dict[str | int, Any] = {}
+    def object(self, depth: int) -> dict[Key, Any]:
+        table: dict[Key, Any] = {}
         while self.more("}"):
-            key = self.key()
+            key = self.object_key(depth) if self.skip_space() == "{" else self.key()
             if self.skip_space() != ":":
                 raise self.unexpected("a colon")
             self.position += 1
@@ -119,6 +124,14 @@ class _Parser:
             self.position += 1
             return False
         return True
+
+    def object_key(self, depth: int) -> ObjectKey:
+        start = self.position
+        pairs = self.value(depth)
+        for name, value in pairs.items():
+            if isinstance(name, tuple) or isinstance(value, (dict, list)):
+                raise JsonError("a key that is an object with more than plain values", start)
+        return tuple(pairs.items())
 
     def key(self) -> str | int:
         char = self.skip_space()
@@ -193,7 +206,10 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r":
 
 
 def render(value: Any, *, pretty: bool = True, ascii_only: bool = False) -> str:
-    """The text fastjson writes: items in the order given, integer keys without quotes, tabs when pretty."""
+    """The text fastjson writes: items in the order given, integer keys without quotes, tabs when pretty.
+
+    A key that is an ``ObjectKey`` is written as that object.
+    """
     return "".join(_render(value, pretty, ascii_only, 0))
 
 
@@ -238,6 +254,8 @@ def _key(key: object, ascii_only: bool) -> str:
         return _quote(key, ascii_only)
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key)
+    if isinstance(key, tuple):
+        return render(dict(key), pretty=False, ascii_only=ascii_only)
     raise TypeError(f"a key must be text or a whole number, not {type(key).__name__}")
 
 
