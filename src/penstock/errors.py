@@ -6,7 +6,7 @@ sentence for people; ``file``, ``offset`` and ``hint`` are there for programs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
@@ -170,3 +170,33 @@ class UsageError(PenstockError):
 
 class SparkUnavailable(PenstockError):
     """Spark can't be used here: no Java, one that is too old, or a package is missing."""
+
+
+class RemotingError(PenstockError):
+    """Anything about talking to a broker, a name server or a client over the network."""
+
+
+class BadFrame(RemotingError):
+    """Bytes that are no frame of the protocol, or one beyond the limits. The connection can't go on."""
+
+
+class RemotingTimeout(RemotingError):
+    """No answer in time. Whether the request was carried out is unknown."""
+
+
+class ConnectionLost(RemotingError):
+    """The connection can't be made, or broke before the answer: a request under way may be carried out."""
+
+
+class RequestRefused(RemotingError):
+    """A request answered with something else than success.
+
+    Raised by a handler it becomes that answer: ``code`` and ``remark`` as RocketMQ's clients know them,
+    ``fields`` the answer's header. A client raises it when it gets such an answer.
+    """
+
+    def __init__(self, code: int, remark: str, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"refused with code {code}: {remark}")
+        self.code = int(code)
+        self.remark = remark
+        self.fields = dict(fields or {})

@@ -1,0 +1,353 @@
+"""One connection: frames in, frames out, answers matched to calls. The same class on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from penstock.config.remoting import RemotingSettings
+from penstock.errors import BadFrame, ConnectionLost, RemotingTimeout, RequestRefused
+from penstock.remoting.codes import ResponseCode
+from penstock.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode, encode, encode_head
+
+log = logging.getLogger("penstock.remoting")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Handler: TypeAlias = "Callable[[Connection, Command], Command | Awaitable[Command | None] | None]"
+_NOBODY = ("", 0)
+_INT32_HIGH = 2**31 - 1
+
+
+class PartialBudget:
+    """What all connections of one server together hold of frames that are not whole yet."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Connection(asyncio.Protocol):
+    """A peer that sends us requests and answers ours.
+
+    Everything runs on the loop. ``context`` belongs to whoever owns the connection (a broker keeps the
+    client's registrations there). After ``closed`` sending is silent and calling raises ConnectionLost.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        settings: RemotingSettings,
+        *,
+        on_open: Callable[[Connection], bool | None] | None = None,
+        on_close: Callable[[Connection, str], None] | None = None,
+        budget: PartialBudget | None = None,
+    ) -> None:
+        self.handlers = handlers
+        self.settings = settings
+        self.peer: tuple[str, int] = _NOBODY
+        self.local: tuple[str, int] = _NOBODY
+        self.peer_text = ""
+        self.closed = False
+        self.context: dict[str, Any] = {}
+        # Requests taken and not answered yet; what a drain waits for.
+        self.owed = 0
+        self.last_active = 0.0
+        # When the frame that is only partly here was begun; since when the peer takes too little. 0 = not so.
+        self.partial_since = 0.0
+        self.stalled_since = 0.0
+        self._on_open = on_open
+        self._on_close = on_close
+        self._budget = budget or PartialBudget(settings.max_partial_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reason = ""
+        self._partial = bytearray()
+        self._stopped = False
+        self._opaque = 0
+        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- what the owner uses ------------------------------------------------------------------------------
+
+    @property
+    def writable(self) -> bool:
+        """Whether the peer keeps up: false from the moment its unread answers pass the bound."""
+        return not self.closed and self.stalled_since == 0.0
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were handed over and the peer has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def send(self, command: Command) -> None:
+        """Send a one-way request or a ready answer. Silent once closed."""
+        if command.flag & RESPONSE_FLAG:
+            self._write(encode(command))
+        else:
+            self._write(encode(command, self._next_opaque()))
+
+    def reply(self, request: Command, response: Command) -> None:
+        """Answer a request that a handler took. One-way requests get nothing, as the protocol asks."""
+        self._settle()
+        if not request.flag & ONEWAY_FLAG:
+            response.opaque = request.opaque
+            response.flag |= RESPONSE_FLAG
+            response.binary = request.binary
+            self._write(encode(response))
+
+    def reply_parts(self, request: Command, response: Command, parts: Sequence[Buffer]) -> None:
+        """Answer with a body given in pieces, which are written as they are: a pull's slices of the log."""
+        self._settle()
+        if request.flag & ONEWAY_FLAG or self.closed or self._transport is None:
+            return
+        response.opaque = request.opaque
+        response.flag |= RESPONSE_FLAG
+        response.binary = request.binary
+        head = encode_head(response, sum(len(part) for part in parts))
+        self._transport.writelines([head, *parts])
+        self._check_unsent()
+
+    def forget(self, request: Command) -> None:
+        """Say that this request will not be answered (a held pull at shutdown): a drain need not wait."""
+        self._settle()
+
+    def call_soon(self, command: Command, timeout: float) -> asyncio.Future[Command]:
+        """Send a request now and return the future of its answer, which fails after ``timeout`` seconds."""
+        future: asyncio.Future[Command] = self._loop.create_future()
+        if self.closed or self._transport is None:
+            future.set_exception(self._lost())
+            return future
+        opaque = self._next_opaque()
+        self._calls[opaque] = future
+        timer = self._loop.call_later(timeout, self._expire, opaque, command.code, timeout)
+
+        def done(_: asyncio.Future[Command]) -> None:
+            timer.cancel()
+            self._calls.pop(opaque, None)
+
+        future.add_done_callback(done)
+        self._write(encode(command, opaque))
+        return future
+
+    async def call(self, command: Command, timeout: float | None = None) -> Command:
+        """The answer to a request, whatever its code. Raises RemotingTimeout, ConnectionLost."""
+        return await self.call_soon(
+            command, self.settings.call_timeout_seconds if timeout is None else timeout
+        )
+
+    def close(self, reason: str = "") -> None:
+        """Close after what was written is sent. Calls under way fail with ConnectionLost at once."""
+        self._shut(reason or "closed by us", abort=False)
+
+    def abort(self, reason: str) -> None:
+        """Close now; what was written and not sent is dropped."""
+        self._shut(reason, abort=True)
+
+    def stop_reading(self) -> None:
+        """Take no further request: for a drain. Answers to our own calls are not read either."""
+        self._stopped = True
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        self.peer_text = f"{self.peer[0]}:{self.peer[1]}"
+        self.last_active = self._loop.time()
+        transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes)
+        _tune(transport.get_extra_info("socket"), self.settings)
+        if self._on_open is not None and self._on_open(self) is False:
+            self.abort("refused")
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active = self._loop.time()
+        partial = self._partial
+        if partial:
+            partial += data
+            self._budget.used += len(data)
+            if len(partial) < 4 or len(partial) < 4 + int.from_bytes(partial[:4], "big"):
+                self._hold(partial)
+                return
+            data = bytes(partial)
+            self._budget.used -= len(partial)
+            self._partial = bytearray()
+            self.partial_since = 0.0
+        rest = self._take_frames(data)
+        if rest and not self.closed:
+            self._budget.used += len(rest)
+            self._partial = bytearray(rest)
+            self._hold(self._partial)
+
+    def _take_frames(self, data: bytes) -> memoryview:
+        """Handle every whole frame of ``data`` and return what is left behind the last."""
+        view = memoryview(data)
+        at, end = 0, len(data)
+        while end - at >= 4 and not self.closed:
+            size = int.from_bytes(view[at : at + 4], "big")
+            if not 4 <= size <= self.settings.max_frame_bytes - 4:
+                break
+            if end - at - 4 < size:
+                break
+            try:
+                if int.from_bytes(view[at + 5 : at + 8], "big") > self.settings.max_header_bytes:
+                    raise BadFrame("the header is over the limit")
+                command = decode(view[at : at + 4 + size])
+            except BadFrame as error:
+                self.abort(f"bad frame: {error.message}")
+                break
+            at += 4 + size
+            self._handle(command)
+        return view[at:]
+
+    def _hold(self, partial: bytearray) -> None:
+        """Check what is kept of an unfinished frame, before more of it is taken."""
+        if len(partial) >= 4:
+            size = int.from_bytes(partial[:4], "big")
+            if partial[0] == 0x16:
+                self.abort("a TLS handshake; this port speaks plain frames")
+            elif not 4 <= size <= self.settings.max_frame_bytes - 4:
+                self.abort(f"a frame of {size} bytes is outside the limits")
+            elif len(partial) >= 8:
+                header = int.from_bytes(partial[5:8], "big")
+                if header > min(size - 4, self.settings.max_header_bytes):
+                    self.abort(f"a header of {header} bytes is outside the limits")
+        if self._budget.used > self._budget.limit and not self.closed:
+            self.abort("too many unfinished frames in memory")
+        if self.partial_since == 0.0:
+            self.partial_since = self.last_active
+
+    def pause_writing(self) -> None:
+        self.stalled_since = self._loop.time()
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.stalled_since = 0.0
+        if self._transport is not None and not self.closed and not self._stopped:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._shut(str(exc) if exc else "closed by the peer", abort=False)
+        self._budget.used -= len(self._partial)
+        self._partial = bytearray()
+        self.owed = 0
+        for task in list(self._tasks):
+            task.cancel()
+        if self._on_close is not None:
+            self._on_close(self, self._reason)
+
+    # -- requests and answers -----------------------------------------------------------------------------
+
+    def _handle(self, command: Command) -> None:
+        if command.flag & RESPONSE_FLAG:
+            future = self._calls.get(command.opaque)
+            # An answer nobody waits for any more: late, or to a one-way request of a peer like Go's client.
+            if future is not None and not future.done():
+                future.set_result(command)
+            return
+        self.owed += 1
+        handler = self.handlers.get(command.code)
+        if handler is None:
+            remark = f" request type {command.code} not supported"
+            self.reply(command, command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+            return
+        try:
+            result = handler(self, command)
+        except Exception as error:
+            self.reply(command, failure(command, error))
+            return
+        if result is None:
+            # A one-way request is done with; otherwise the handler answers later through reply().
+            if command.flag & ONEWAY_FLAG:
+                self._settle()
+        elif isinstance(result, Command):
+            self.reply(command, result)
+        else:
+            task = self._loop.create_task(self._finish(command, result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, command: Command, result: Awaitable[Command | None]) -> None:
+        try:
+            response = await result
+        except Exception as error:
+            response = failure(command, error)
+        if response is not None:
+            self.reply(command, response)
+        elif command.flag & ONEWAY_FLAG:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self.owed:
+            self.owed -= 1
+
+    def _next_opaque(self) -> int:
+        self._opaque = self._opaque + 1 if self._opaque < _INT32_HIGH else 0
+        return self._opaque
+
+    def _expire(self, opaque: int, code: int, timeout: float) -> None:
+        future = self._calls.get(opaque)
+        if future is not None and not future.done():
+            future.set_exception(
+                RemotingTimeout(f"{self.peer_text} did not answer request {code} within {timeout:g} s")
+            )
+
+    # -- writing and closing ------------------------------------------------------------------------------
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self.closed:
+            self._transport.write(data)
+            self._check_unsent()
+
+    def _check_unsent(self) -> None:
+        if self.stalled_since != 0.0 and self.unsent > self.settings.max_write_buffer_bytes:
+            self.abort(f"the peer reads nothing: {self.unsent} bytes wait for it")
+
+    def _lost(self) -> ConnectionLost:
+        return ConnectionLost(f"connection to {self.peer_text or 'the peer'} is gone: {self._reason}")
+
+    def _shut(self, reason: str, *, abort: bool) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._reason = reason
+        log.debug("connection %s closed: %s", self.peer_text, reason)
+        if self._transport is not None:
+            if abort:
+                self._transport.abort()
+            else:
+                self._transport.close()
+        for future in list(self._calls.values()):
+            if not future.done():
+                future.set_exception(self._lost())
+
+
+def failure(command: Command, error: Exception) -> Command:
+    """The answer that an exception of a handler becomes. The connection lives on."""
+    if isinstance(error, RequestRefused):
+        return command.answer(error.code, dict(error.fields), remark=error.remark)
+    log.warning("request %d failed", command.code, exc_info=error)
+    return command.answer(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+
+def _address(name: Any) -> tuple[str, int]:
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) and len(name) >= 2 else _NOBODY
+
+
+def _tune(sock: socket.socket | None, settings: RemotingSettings) -> None:
+    """No delay for small answers; a peer that vanished without a word is noticed by the kernel."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.idle_close_seconds * 1000))
