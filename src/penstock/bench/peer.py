@@ -24,6 +24,7 @@ from penstock.errors import PenstockError
 Version = Literal["5.5.0", "4.9.7"]
 VERSIONS: tuple[Version, ...] = ("5.5.0", "4.9.7")
 _PROFILES: Mapping[Version, str] = {"5.5.0": "v5", "4.9.7": "v4"}
+Project = Literal["pom.xml", "client-pom.xml"]
 
 SOURCES = Path(__file__).parent / "java"
 
@@ -65,8 +66,8 @@ def _require(*tools: str) -> None:
         )
 
 
-def _fingerprint(version: Version) -> str:
-    digest = hashlib.sha256(version.encode())
+def _fingerprint(version: Version, project: Project) -> str:
+    digest = hashlib.sha256(f"{version} {project}".encode())
     for path in sorted(SOURCES.rglob("*")):
         if path.is_file() and "target" not in path.relative_to(SOURCES).parts:
             digest.update(str(path.relative_to(SOURCES)).encode())
@@ -83,25 +84,25 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _maven(project: Path, version: Version, class_path: Path) -> None:
+def _maven(home: Path, version: Version, project: Project, class_path: Path) -> None:
     goals = ["compile", "dependency:build-classpath", f"-Dmdep.outputFile={class_path}"]
-    command = ["mvn", "-B", "-q", f"-P{_PROFILES[version]}", *goals]
+    command = ["mvn", "-B", "-q", "-f", project, f"-P{_PROFILES[version]}", *goals]
     last = ""
     # Offline first: it works, and quicker, whenever the dependencies were fetched before.
     for extra in (["-o"], []):
-        done = subprocess.run([*command, *extra], cwd=project, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, *extra], cwd=home, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return
         last = done.stdout + done.stderr
     raise PeerUnavailable(
         f"Maven could not build the driver for RocketMQ {version}:\n{last[-4000:]}",
-        hint="the first build fetches rocketmq-store and its dependencies from Maven Central",
+        hint="the first build fetches RocketMQ and its dependencies from Maven Central",
     )
 
 
-def build(version: Version = "5.5.0") -> str:
+def build(version: Version = "5.5.0", project: Project = "pom.xml") -> str:
     """Build the driver unless that was done before, and return its class path."""
-    home = cache_directory() / "peer" / f"{version}-{_fingerprint(version)}"
+    home = cache_directory() / "peer" / f"{version}-{_fingerprint(version, project)}"
     ready = home / "classpath"
     if not ready.exists():
         _require("java", "mvn")
@@ -109,15 +110,29 @@ def build(version: Version = "5.5.0") -> str:
             if not ready.exists():
                 shutil.rmtree(home, ignore_errors=True)
                 shutil.copytree(SOURCES, home, ignore=shutil.ignore_patterns("target"))
-                _maven(home, version, home / "dependencies")
+                _maven(home, version, project, home / "dependencies")
                 # Written last: its presence says that everything before it succeeded.
                 dependencies = (home / "dependencies").read_text().strip()
                 ready.write_text(f"{home / 'target' / 'classes'}:{dependencies}")
     class_path = ready.read_text()
     if any(not Path(entry).exists() for entry in class_path.split(":")):
         shutil.rmtree(home, ignore_errors=True)
-        return build(version)
+        return build(version, project)
     return class_path
+
+
+def java_command(class_path: str, main: str, options: tuple[str, ...], home: str) -> list[str]:
+    """The command line of a Java program of RocketMQ's or over it; ``home`` takes the logs it insists on."""
+    _require("java")
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    exported = [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    encoding = ["-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8"]
+    return ["java", *options, *opened, *exported, *encoding, f"-Duser.home={home}", "-cp", class_path, main]
+
+
+def java_environment() -> dict[str, str]:
+    """File names with letters beyond ASCII need a UTF-8 locale whatever the caller's is."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 class Peer(Child):
@@ -125,30 +140,14 @@ class Peer(Child):
 
     def __init__(
         self,
-        program: Literal["StorePeer", "StoreInterop"] = "StorePeer",
+        program: Literal["StorePeer", "StoreInterop", "ClientDriver"] = "StorePeer",
         version: Version = "5.5.0",
         options: tuple[str, ...] = BENCH_OPTIONS,
     ) -> None:
-        class_path = build(version)
-        _require("java")
-        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-        exported = [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-        # RocketMQ writes logs of its own under the user's home: give it one that goes away.
+        class_path = build(version, "client-pom.xml" if program == "ClientDriver" else "pom.xml")
         self._home = tempfile.TemporaryDirectory(prefix="penstock-peer-")
-        command = [
-            "java",
-            *options,
-            *opened,
-            *exported,
-            "-Dfile.encoding=UTF-8",
-            "-Dsun.jnu.encoding=UTF-8",
-            f"-Duser.home={self._home.name}",
-            "-cp",
-            class_path,
-            f"penstock.bench.{program}",
-        ]
-        # File names with letters beyond ASCII need a UTF-8 locale whatever the caller's is.
-        super().__init__(f"RocketMQ {version}", command, {**os.environ, "LC_ALL": "C.UTF-8"})
+        command = java_command(class_path, f"penstock.bench.{program}", options, self._home.name)
+        super().__init__(f"RocketMQ {version}", command, java_environment())
 
     def close(self) -> None:
         """End the JVM. Harmless when it ended before."""
