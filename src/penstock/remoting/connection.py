@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from penstock.config.remoting import RemotingSettings
 from penstock.errors import BadFrame, ConnectionLost, RemotingTimeout, RequestRefused
@@ -19,6 +19,16 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Handler: TypeAlias = "Callable[[Connection, Command], Command | Awaitable[Command | None] | None]"
 _NOBODY = ("", 0)
 _INT32_HIGH = 2**31 - 1
+
+
+class AnswerSink(Protocol):
+    """Who waits for an answer: a future, or what does without a further pass of the loop."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, answer: Command, /) -> None: ...
+
+    def set_exception(self, error: Exception, /) -> None: ...
 
 
 class PartialBudget:
@@ -69,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._partial = bytearray()
         self._stopped = False
         self._opaque = 0
-        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._calls: dict[int, AnswerSink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- what the owner uses ------------------------------------------------------------------------------
@@ -133,6 +143,25 @@ class Connection(asyncio.Protocol):
         future.add_done_callback(done)
         self._write(encode(command, opaque))
         return future
+
+    def expect(self, sink: AnswerSink) -> int:
+        """The opaque for a request that the caller encodes and times itself. Raises ConnectionLost.
+
+        ``sink`` gets the answer or the loss of the connection, once; who gives up on it calls ``withdraw``.
+        """
+        if self.closed or self._transport is None:
+            raise self._lost()
+        opaque = self._next_opaque()
+        self._calls[opaque] = sink
+        return opaque
+
+    def withdraw(self, opaque: int) -> None:
+        """Expect no answer to this request any more."""
+        self._calls.pop(opaque, None)
+
+    def write(self, data: bytes) -> None:
+        """Send whole frames that the caller encoded. Silent once closed."""
+        self._write(data)
 
     async def call(self, command: Command, timeout: float | None = None) -> Command:
         """The answer to a request, whatever its code. Raises RemotingTimeout, ConnectionLost."""
