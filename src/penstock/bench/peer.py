@@ -76,7 +76,7 @@ def _fingerprint(version: Version, project: Project) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """One builder at a time, whoever the others are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
@@ -106,7 +106,7 @@ def build(version: Version = "5.5.0", project: Project = "pom.xml") -> str:
     ready = home / "classpath"
     if not ready.exists():
         _require("java", "mvn")
-        with _locked(home.with_suffix(".lock")):
+        with locked(home.with_suffix(".lock")):
             if not ready.exists():
                 shutil.rmtree(home, ignore_errors=True)
                 shutil.copytree(SOURCES, home, ignore=shutil.ignore_patterns("target"))

@@ -1,0 +1,82 @@
+"""Clusters and clients for the tests of this folder: each is started once, by the first test that asks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_scenarios import Cluster, Driver
+
+from penstock.bench.golang import GoClient
+from penstock.bench.peer import INTEROP_OPTIONS, Peer
+from penstock.bench.penstockbroker import PenstockBroker
+from penstock.bench.rocketmq import RocketMQ
+
+TOOLS = ("java", "mvn", "go")
+# Transactions are asked about soon, so that a test need not wait a minute.
+SETTINGS: dict[str, object] = {
+    "transactionTimeOut": 3000,
+    "transactionCheckInterval": 5000,
+    "traceTopicEnable": "true",
+    "mappedFileSizeCommitLog": 64 << 20,
+    "enablePropertyFilter": "true",
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    absent = [tool for tool in TOOLS if shutil.which(tool) is None]
+    asked_for = "interop" in str(config.getoption("markexpr")).replace("not interop", "")
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.interop)
+            if absent and not asked_for:
+                item.add_marker(pytest.mark.skip(reason=f"{' and '.join(absent)} not found"))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Cluster]]:
+    made: dict[str, Any] = {}
+    kinds: dict[str, Callable[[], Any]] = {
+        "penstock": lambda: PenstockBroker(tmp_path_factory.mktemp("penstock"), settings=SETTINGS),
+        "rocketmq": lambda: RocketMQ(tmp_path_factory.mktemp("rocketmq"), settings=SETTINGS),
+    }
+    with ExitStack() as running:
+
+        def find(kind: str) -> Cluster:
+            if kind not in made:
+                made[kind] = running.enter_context(kinds[kind]())
+            found: Cluster = made[kind]
+            return found
+
+        yield find
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[Callable[[str], Driver]]:
+    made: dict[str, Driver] = {}
+    kinds: dict[str, Callable[[], Any]] = {
+        "java-5.5.0": lambda: Peer("ClientDriver", "5.5.0", INTEROP_OPTIONS),
+        "java-4.9.7": lambda: Peer("ClientDriver", "4.9.7", INTEROP_OPTIONS),
+        "go": GoClient,
+    }
+    with ExitStack() as running:
+
+        def find(kind: str) -> Driver:
+            if kind not in made:
+                made[kind] = running.enter_context(kinds[kind]())
+            return made[kind]
+
+        yield find
+
+
+@pytest.fixture(scope="session")
+def word() -> Callable[[], str]:
+    """A word nobody used before in this run; names of topics and groups end in it."""
+    numbers = count(1)
+    return lambda: f"n{next(numbers)}"
