@@ -20,7 +20,7 @@ from penstock.bench.rocketmq import free_port, wait_listening
 
 
 class PenstockBroker:
-    """A running broker with its name server inside. ``settings`` are lines of ``broker.conf``, in RocketMQ's names."""
+    """A running broker with its name server inside; ``settings`` are lines of ``broker.conf``."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, object] | None = None, flush: str = "sync"
