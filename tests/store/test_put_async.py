@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Message, StoreConfig, open_store
+from penstock.errors import FlushFailed
 from penstock.files.disk import DiskStorage
 
 SEGMENT = 1 << 20
@@ -66,3 +68,73 @@ def test_put_that_was_cancelled_leaves_the_file_for_the_next(tmp_path: Path) -> 
         assert asyncio.run(main()).ok
         assert store.wait_visible()
         assert store.get("T", 0, store.max_offset("T", 0) - 1).messages[0].body == b"last"
+
+
+def test_puts_that_wait_for_the_disk_hold_their_own_results(tmp_path: Path) -> None:
+    async def main(run: int) -> list[Any]:
+        return await asyncio.gather(*(store.put_async(Message("T", b"%d-%d" % (run, n))) for n in range(100)))
+
+    with open_store(tmp_path / "store", flush="sync") as store:
+        # Two loops, one after the other: the second must not get the waiters of the first.
+        results = [result for run in range(2) for result in asyncio.run(main(run))]
+        assert [result.queue_offset for result in results] == list(range(200))
+        assert store.wait_visible()
+        bodies = [store.lookup(result.physical_offset).body for result in results]
+        assert bodies == [b"%d-%d" % (run, n) for run in range(2) for n in range(100)]
+
+
+def test_loops_of_several_threads_wait_for_the_disk_at_once(tmp_path: Path) -> None:
+    offsets: list[int] = []
+
+    async def main() -> None:
+        for _ in range(50):
+            results = await asyncio.gather(*(store.put_async(Message("T", b"x")) for _ in range(8)))
+            offsets.extend(result.queue_offset for result in results if result.ok)
+
+    with open_store(tmp_path / "store", flush="sync") as store:
+        threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(offsets) == list(range(3 * 50 * 8))
+
+
+def test_put_that_was_cancelled_while_it_waited_for_the_disk_leaves_the_others(tmp_path: Path) -> None:
+    async def main() -> list[Any]:
+        puts = [asyncio.create_task(store.put_async(Message("T", b"x"))) for _ in range(20)]
+        await asyncio.sleep(0)
+        puts[3].cancel()
+        return await asyncio.gather(*puts, return_exceptions=True)
+
+    with open_store(tmp_path / "store", flush="sync") as store:
+        results = asyncio.run(main())
+        assert isinstance(results.pop(3), asyncio.CancelledError)
+        assert all(result.ok for result in results)
+
+
+def test_puts_that_wait_are_answered_when_the_store_is_closed(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", flush="sync")
+
+    async def main() -> list[Any]:
+        puts = [asyncio.create_task(store.put_async(Message("T", b"x"))) for _ in range(20)]
+        await asyncio.sleep(0)
+        store.close()
+        return await asyncio.wait_for(asyncio.gather(*puts), 30)
+
+    assert all(result.ok for result in asyncio.run(main()))
+
+
+def test_puts_that_wait_learn_of_a_failed_sync(tmp_path: Path) -> None:
+    async def main() -> list[Any]:
+        puts = [asyncio.create_task(store.put_async(Message("T", b"x"))) for _ in range(20)]
+        await asyncio.sleep(0)
+        return await asyncio.gather(*puts, return_exceptions=True)
+
+    store = open_store(tmp_path / "store", flush="sync")
+    try:
+        assert asyncio.run(store.put_async(Message("T", b"first"))).ok
+        store._log.files.last_file.mapping.inject(sync_error=errno.EIO)
+        assert all(isinstance(result, FlushFailed) for result in asyncio.run(main()))
+    finally:
+        store.abandon()

@@ -4,30 +4,31 @@ What the lock guards is one function that neither needs the interpreter nor can 
 and waiting for the disk happen outside of it.
 """
 
-cimport cython
 from cpython.list cimport PyList_GET_SIZE
-from cpython.object cimport PyObject
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
 from penstock._native.encode cimport (
-    CREATE_MAPPED_FILE_FAILED, FLUSH_DISK_TIMEOUT, MESSAGE_ILLEGAL, NEED_HOOK, NEED_ROLL, OS_PAGE_CACHE_BUSY, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded, Encoder,
-    buffer_reserve,
+    CREATE_MAPPED_FILE_FAILED, FLUSH_DISK_TIMEOUT, MESSAGE_ILLEGAL, NEED_HOOK, NEED_ROLL, OS_PAGE_CACHE_BUSY, PUT_OK,
+    SERVICE_NOT_AVAILABLE, UNKNOWN_ERROR, Buffer, Encoded, Encoder, buffer_reserve,
 )
 from penstock._native.encode import STATUSES
-from penstock._native.endian cimport get32, put32, put64
-from penstock._native.flush cimport FLUSH_FAILED, FLUSH_TIMED_OUT, FLUSHED, Flusher
+from penstock._native.endian cimport put32, put64
+from penstock._native.flush cimport FLUSH_FAILED, FLUSH_TIMED_OUT, Flusher
 from penstock._native.mapping cimport FileState, Mapping, load_position, state_write, store_position
-from penstock._native.queue cimport Queue, QueueState
+from penstock._native.putresult cimport PutResult, PutResults, appended, refused
+from penstock._native.queue cimport Queue
 from penstock._native.record cimport (
     BLANK_LENGTH, MAGIC_BLANK, REC_OK, SYS_COMMIT, SYS_TRANSACTION, Record, parse_record, penstock_crc_setup, put_crc_property,
 )
 from penstock._native.signal cimport Signal
 from penstock._native.threads cimport (
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_trylock, pthread_mutex_unlock,
-    steady_ns, wall_ms,
+    wall_ms,
 )
+from penstock._native.waiting cimport LoopWaiters
 
 penstock_crc_setup()
 
@@ -45,136 +46,6 @@ cdef enum:
     LONG_COPY = 65536
     # From here on one system call costs less than the page faults of storing through the mapping.
     LONG_WRITE = 32768
-
-
-@cython.no_gc
-@cython.freelist(256)
-@cython.final
-cdef class PutResult:
-    """What became of one message. Offsets are -1 unless it was appended."""
-
-    cdef int code
-    cdef readonly int64_t queue_offset
-    cdef readonly int64_t physical_offset
-    cdef readonly int64_t store_timestamp
-    cdef readonly int32_t size
-    cdef readonly int32_t message_num
-    cdef Queue queue
-    cdef bytes store_host
-    cdef readonly str reason
-
-    @property
-    def status(self):
-        """RocketMQ's PutMessageStatus name."""
-        return STATUS_NAMES[self.code]
-
-    @property
-    def ok(self):
-        return self.code == PUT_OK
-
-    @property
-    def topic(self):
-        return self.queue.topic if self.queue is not None else None
-
-    @property
-    def queue_id(self):
-        return self.queue.queue_id if self.queue is not None else -1
-
-    @property
-    def end_offset(self):
-        """Where the record ends in the log."""
-        return self.physical_offset + self.size
-
-    @property
-    def message_id(self):
-        """The offset message id (spec 4.1), or None when nothing was appended."""
-        if self.store_host is None:
-            return None
-        return (self.store_host + self.physical_offset.to_bytes(8, "big")).hex().upper()
-
-    def timed_out(self):
-        """Say that the disk did not answer in time; the message is in the log all the same."""
-        self.code = FLUSH_DISK_TIMEOUT
-
-    def __repr__(self):
-        if self.queue is None:
-            return f"<PutResult {self.status}: {self.reason}>"
-        return f"<PutResult {self.status} {self.topic}-{self.queue_id}@{self.queue_offset} at {self.physical_offset}>"
-
-
-cdef PutResult appended(const Encoded* e):
-    cdef PutResult result = PutResult.__new__(PutResult)
-    result.queue_offset = e.queue_offset
-    result.physical_offset = e.physical_offset
-    result.store_timestamp = e.store_timestamp
-    result.size = e.size
-    result.message_num = e.messages
-    result.queue = <Queue> <object> <PyObject*> e.queue.owner
-    result.store_host = <bytes> <object> <PyObject*> e.store_host
-    return result
-
-
-cdef PutResult refused(int code, object reason):
-    cdef PutResult result = PutResult.__new__(PutResult)
-    result.code = code
-    result.queue_offset = result.physical_offset = -1
-    result.reason = reason
-    return result
-
-
-def refusal(str status, str reason):
-    """A result for a message that was not appended."""
-    return refused(STATUSES.index(status), reason)
-
-
-cdef class PutResults:
-    """A PutResult per message, made when looked at."""
-
-    cdef Encoded* records
-    cdef int32_t appended_count
-    cdef Py_ssize_t count
-    cdef dict failures            # index -> PutResult of a message that was refused
-    cdef list order               # index -> place in records, only when something was refused
-    cdef list alive               # queues and hosts that the records borrow
-    cdef int code                 # of everything that was appended
-
-    def __dealloc__(self):
-        free(self.records)
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, object key):
-        cdef Py_ssize_t i
-        cdef PutResult result
-        if isinstance(key, slice):
-            return [self[i] for i in range(*key.indices(self.count))]
-        i = key
-        if i < 0:
-            i += self.count
-        if i < 0 or i >= self.count:
-            raise IndexError("no such result")
-        if self.failures is not None:
-            if i in self.failures:
-                return self.failures[i]
-            i = self.order[i]
-        if i >= self.appended_count:
-            return refused(self.code if self.code else UNKNOWN_ERROR, "not appended")
-        result = appended(&self.records[i])
-        result.code = self.code
-        return result
-
-    @property
-    def ok(self):
-        """True if every message is stored as asked."""
-        return self.failures is None and self.code == PUT_OK and self.appended_count == self.count
-
-    @property
-    def end_offset(self):
-        """Where the last record ends in the log; -1 when none was appended."""
-        if self.appended_count == 0:
-            return -1
-        return self.records[self.appended_count - 1].physical_offset + self.records[self.appended_count - 1].size
 
 
 cdef class Appender:
@@ -195,6 +66,9 @@ cdef class Appender:
     cdef int64_t locked_since
     cdef str why                      # there was no file to roll to
     cdef public int64_t busy_after_ms
+    cdef object find_waiters          # () -> LoopWaiters of the running loop
+    cdef LoopWaiters waiters          # those of the last put_waiting, and the thread it came from
+    cdef unsigned long waiters_thread
     cdef readonly int64_t put_count
     cdef readonly int64_t put_bytes
 
@@ -388,21 +262,15 @@ cdef class Appender:
             raise OSError(self.flusher.failed, "fdatasync of the commit log failed")
         return FLUSH_DISK_TIMEOUT if answer == FLUSH_TIMED_OUT else PUT_OK
 
-    def put(self, object message, int64_t now=-1, bint hooked=False, bint wait=True, bint locked=False, int32_t messages=1):
-        """Store one message: a PutResult, or HOOK when the put hooks have to see it first.
-
-        `now`: the store time when the clock is not the system's. With sync flush it returns when the record is on disk,
-        unless `wait` is false. Raises OSError when a write or the sync failed. With `locked` (the caller holds the put
-        lock) the answer may be ROLLED: there is a new file, but the lock was free meanwhile; look up offsets again.
-        """
+    cdef object store(self, object message, int64_t now, bint hooked, bint locked, bint stay, int32_t messages, bint* waits):
+        """Append one message: its PutResult, HOOK or ROLLED. With `stay` it is ROLLED as soon as a file has no room."""
         cdef Buffer* b
         cdef int code
         cdef int32_t done
-        cdef int64_t end
-        cdef bint waits, system_clock = now < 0
-        cdef PutResult result
+        cdef bint system_clock = now < 0
+        waits[0] = False
         if self.unavailable is not None:
-            return refused(4, self.unavailable)
+            return refused(SERVICE_NOT_AVAILABLE, self.unavailable)
         if system_clock:
             now = wall_ms()
         b = self.take_buffer()
@@ -413,6 +281,8 @@ cdef class Appender:
             if code != PUT_OK:
                 return refused(code, self.encoder.reason)
             b.records[0].messages = messages
+            if stay and (self.file == NULL or load_position(&self.file.wrote) + b.used + BLANK_LENGTH > self.file.size):
+                return ROLLED
             code = self.append_all(b, now, False, system_clock, locked, &done)
             if code < 0:
                 raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
@@ -420,17 +290,63 @@ cdef class Appender:
                 return ROLLED
             if code != PUT_OK:
                 return refused(code, self.why if code == CREATE_MAPPED_FILE_FAILED else "the put lock is held for too long")
-            result = appended(&b.records[0])
-            waits = b.records[0].waits
-            end = result.physical_offset + result.size
+            waits[0] = b.records[0].waits
+            return appended(&b.records[0])
         finally:
             self.give_buffer(b)
-        if self.sync:
+
+    def put(self, object message, int64_t now=-1, bint hooked=False, bint wait=True, bint locked=False, int32_t messages=1):
+        """Store one message: a PutResult, or HOOK when the put hooks have to see it first.
+
+        `now`: the store time when the clock is not the system's. With sync flush it returns when the record is on disk,
+        unless `wait` is false. Raises OSError when a write or the sync failed. With `locked` (the caller holds the put
+        lock) the answer may be ROLLED: there is a new file, but the lock was free meanwhile; look up offsets again.
+        """
+        cdef bint waits
+        cdef PutResult result
+        answer = self.store(message, now, hooked, locked, False, messages, &waits)
+        if self.sync and type(answer) is PutResult:
+            result = answer
             if waits and wait:
-                result.code = self.wait_disk(end)
-            elif not waits and not self.flusher.memory:
-                self.flusher.request(end)  # nobody waits, but it must become visible
-        return result
+                result.code = self.wait_disk(result.physical_offset + result.size)
+            elif not waits and not self.flusher.memory and result.code == PUT_OK:
+                self.flusher.want(result.physical_offset + result.size)  # nobody waits, but it must become visible
+        return answer
+
+    def put_waiting(self, object message, int64_t now=-1):
+        """As `put`, from an event loop: where `put` would wait for the disk it is a future of the PutResult.
+
+        ROLLED when the file has no room: the next one may still be in the making, and nothing was stored.
+        """
+        cdef bint waits
+        cdef PutResult result
+        answer = self.store(message, now, False, False, True, 1, &waits)
+        if self.sync and type(answer) is PutResult:
+            result = answer
+            if result.code != PUT_OK:
+                return result
+            if self.flusher.memory:
+                if waits:
+                    result.code = self.wait_disk(result.physical_offset + result.size)
+            elif waits:
+                return self.loop_waiters().add(result.physical_offset + result.size, result)
+            else:
+                self.flusher.want(result.physical_offset + result.size)
+        return answer
+
+    cdef LoopWaiters loop_waiters(self):
+        """Those of the running loop. Asking for that loop is a system call in some versions of Python: a thread that
+        has one which still runs is not asked again."""
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        if self.waiters is None or self.waiters_thread != thread or not self.waiters.is_running():
+            self.waiters = self.find_waiters()
+            self.waiters_thread = thread
+        return self.waiters
+
+    def wait_with(self, object find_waiters):
+        """Where `put_waiting` finds the waiters of the running loop; None: they are gone, and so is what it knew."""
+        self.find_waiters = find_waiters
+        self.waiters = None
 
     def put_many(self, object messages not None, int64_t now=-1, bint hooked=False, bint wait=True, bint whole=False):
         """Store messages in one go: one lock, one wait for the disk. A PutResults, or HOOK (then nothing was stored).
@@ -445,7 +361,7 @@ cdef class Appender:
         cdef Py_ssize_t index = 0
         if self.unavailable is not None:
             results.count = len(messages)
-            results.failures = {i: refused(4, self.unavailable) for i in range(results.count)}
+            results.failures = {i: refused(SERVICE_NOT_AVAILABLE, self.unavailable) for i in range(results.count)}
             return results
         if system_clock:
             now = wall_ms()
@@ -472,12 +388,7 @@ cdef class Appender:
                     code = self.append_all(b, now, whole, system_clock, False, &done)
                 if code < 0 and done == 0:
                     raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
-                results.records = <Encoded*> malloc(b.count * sizeof(Encoded))
-                if results.records == NULL:
-                    raise MemoryError()
-                memcpy(results.records, b.records, b.count * sizeof(Encoded))
-                results.appended_count = done
-                self.keep_alive(results, b)
+                results.take(b, done)
                 for i in range(done):
                     waits = waits or b.records[i].waits
                 if code != PUT_OK and done < b.count:
@@ -562,21 +473,6 @@ cdef class Appender:
             b.count += 1
         if b.used != b.capacity:
             raise ValueError(f"{b.capacity - b.used} bytes behind the last record")
-        return 0
-
-    cdef int keep_alive(self, PutResults results, Buffer* b) except -1:
-        """Hold the queues and hosts that the copied records point to; few distinct ones in a call."""
-        cdef void* queue = NULL
-        cdef void* host = NULL
-        cdef int32_t i
-        results.alive = []
-        for i in range(b.count):
-            if b.records[i].queue.owner != queue:
-                queue = b.records[i].queue.owner
-                results.alive.append(<object> <PyObject*> queue)
-            if b.records[i].store_host != host:
-                host = b.records[i].store_host
-                results.alive.append(<object> <PyObject*> host)
         return 0
 
     def lock(self):

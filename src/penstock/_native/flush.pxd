@@ -34,3 +34,4 @@ cdef class Flusher:
     cdef int wait_flushed(self, int64_t offset, int64_t timeout_ns) noexcept nogil
     cdef int sync_files(self) noexcept nogil
     cdef void finish_sync(self) noexcept nogil
+    cdef void want(self, int64_t offset) noexcept nogil

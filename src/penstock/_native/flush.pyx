@@ -200,6 +200,9 @@ cdef class Flusher:
 
     def request(self, int64_t offset):
         """Have the loop sync up to `offset`; the wake descriptors are written when it has."""
+        self.want(offset)
+
+    cdef void want(self, int64_t offset) noexcept nogil:
         # The mutex is never held for long: giving up the interpreter lock for it would cost more.
         pthread_mutex_lock(&self.mutex)
         if offset > self.requested:

@@ -6,40 +6,40 @@ import asyncio
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
 
+from penstock._native.flush import Flusher
+from penstock._native.waiting import LoopWaiters
 from penstock.store.commitlog import CommitLog
 
 log = logging.getLogger("penstock.store")
 
 PAGE = 4096
-SHARE = 16
-"""So many futures of one pass of a loop ask for a sync at once."""
 
 
 class GroupCommitService:
     """Sync flush: one sync acknowledges everybody who waits.
 
     A thread that waits alone syncs by itself (natively, inside the put). Futures, and messages that nobody
-    waits for, are
-    served by a native loop.
+    waits for, are served by a native loop.
     """
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._flusher = commit_log.flusher
+        self._appender = commit_log.appender
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._loops: dict[asyncio.AbstractEventLoop, LoopWaiters] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, LoopWake] = {}
+        self._appender.wait_with(self.waiters)
 
-    def future(self, end_offset: int) -> asyncio.Future[None]:
-        """Done when everything before ``end_offset`` is on disk; fails with OSError when the disk does."""
+    def waiters(self) -> LoopWaiters:
+        """Those who wait for the disk on the running event loop."""
         loop = asyncio.get_running_loop()
-        waiters = self._loops.get(loop)
-        if waiters is None:
-            waiters = self._open(loop)
-        return waiters.add(end_offset)
+        wake = self._loops.get(loop)
+        if wake is None:
+            wake = self._open(loop)
+        return wake.waiters
 
     def start(self) -> None:
         """Start the loop that syncs for those who do not wait themselves."""
@@ -50,32 +50,36 @@ class GroupCommitService:
                 )
                 self._thread.start()
 
-    def _open(self, loop: asyncio.AbstractEventLoop) -> LoopWaiters:
+    def _open(self, loop: asyncio.AbstractEventLoop) -> LoopWake:
         self.start()
         with self._guard:
             for known in [k for k in self._loops if k.is_closed()]:
                 self._loops.pop(known).close()
-            waiters = self._loops[loop] = LoopWaiters(loop, self._flusher)
-            return waiters
+            wake = self._loops[loop] = LoopWake(loop, self._flusher)
+            return wake
 
     def shutdown(self) -> None:
+        """End the loop. Who still waits gets an answer all the same, after one last sync."""
         self._flusher.stop()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        for waiters in self._loops.values():
-            waiters.close()
+        self._appender.wait_with(self.waiters)
+        if any(wake.waiters.waiting for wake in self._loops.values()):
+            with suppress(OSError):  # those who wait are told
+                self._flusher.sync()
+        for wake in self._loops.values():
+            wake.close()
         self._loops.clear()
 
 
-class LoopWaiters:
-    """Futures of one event loop, in the order of their offsets; the sync loop wakes it."""
+class LoopWake:
+    """Wakes one event loop after each sync, to complete the futures that waited for it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, flusher: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, flusher: Flusher) -> None:
+        self.waiters = LoopWaiters(loop, flusher)
         self._loop = loop
         self._flusher = flusher
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._unasked = 0
         if hasattr(os, "eventfd"):
             self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
@@ -85,49 +89,18 @@ class LoopWaiters:
         loop.add_reader(self._read, self._flushed)
         flusher.add_wake(self._write)
 
-    def add(self, end_offset: int) -> asyncio.Future[None]:
-        future = self._loop.create_future()
-        self._waiting.append((end_offset, future))
-        # Few syncs for many; but the first of them run beside a long pass of the loop, not after it.
-        self._unasked += 1
-        if self._unasked == SHARE:
-            self._unasked = 1
-            self._flusher.request(end_offset)
-        elif self._unasked == 1:
-            self._loop.call_soon(self._ask)
-        return future
-
-    def _ask(self) -> None:
-        """At the end of a pass of the loop."""
-        self._unasked = 0
-        if self._waiting:
-            self._flusher.request(self._waiting[-1][0])
-            if self._flusher.flushed_where >= self._waiting[0][0] or self._flusher.error:
-                self._complete()
-
     def _flushed(self) -> None:
         try:
             os.read(self._read, 4096)
         except BlockingIOError:
             return
-        self._complete()
-
-    def _complete(self) -> None:
-        where, waiting = self._flusher.flushed_where, self._waiting
-        while waiting and waiting[0][0] <= where:
-            future = waiting.popleft()[1]
-            if not future.done():
-                future.set_result(None)
-        if self._flusher.error:
-            while waiting:
-                future = waiting.popleft()[1]
-                if not future.done():
-                    future.set_exception(OSError(self._flusher.error, "fdatasync of the commit log failed"))
+        self.waiters.flushed()
 
     def close(self) -> None:
         self._flusher.remove_wake(self._write)
         if not self._loop.is_closed():
             self._loop.remove_reader(self._read)
+            self._loop.call_soon_threadsafe(self.waiters.flushed)
         for descriptor in {self._read, self._write}:
             os.close(descriptor)
 

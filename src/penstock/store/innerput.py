@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from penstock._native.append import PutResult, refusal
+from penstock._native.putresult import PutResult, refusal
 from penstock._native.queue import Queue
 from penstock.config import StoreConfig
 from penstock.message import Message, encode_properties, unique_id

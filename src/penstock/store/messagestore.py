@@ -64,6 +64,17 @@ class MessageStore(StoreWriter, StoreReader):
         self._check_open()
         return self._dispatcher.advance()
 
+    def dispatch_by_hand(self) -> None:
+        """End the dispatcher's own thread: from now on messages become readable when ``keep_up`` is called."""
+        self._check_open()
+        self._dispatcher.stop()
+
+    def keep_up(self) -> bool:
+        """As ``dispatch``, with pages made ready ahead: what the dispatcher's thread does with each step."""
+        moved = self.dispatch()
+        self._log.prepare_ahead()
+        return moved
+
     def sync_positions(self) -> None:
         """Queues and index are on disk as far as they go, and recovery will start there."""
         self._check_open()
@@ -125,7 +136,7 @@ class MessageStore(StoreWriter, StoreReader):
         if self._closed:
             return
         self.schedules.stop()
-        self._put = self._refuse_closed
+        self._put = self._put_waiting = self._refuse_closed
         self._appender.unavailable = "the store is closed"
         self._upkeep.shutdown()
         self.flush_manager.shutdown()
@@ -169,7 +180,7 @@ class MessageStore(StoreWriter, StoreReader):
         if self._closed:
             return
         self._closed = True
-        self._put = self._refuse_closed
+        self._put = self._put_waiting = self._refuse_closed
         self._appender.unavailable = "the store is closed"
         self._upkeep.shutdown()
         self.schedules.abandon()
@@ -178,7 +189,7 @@ class MessageStore(StoreWriter, StoreReader):
         self._release()
 
     def _after_fork(self) -> None:
-        self._put = self._refuse_forked
+        self._put = self._put_waiting = self._refuse_forked
         self._check_open = self._refuse_forked  # type: ignore[method-assign]
         for name in ("get", "put_raw", "put_many", "put_async"):
             setattr(self, name, self._refuse_forked)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import Any, NoReturn
 
 import msgspec
 
-from penstock._native.append import HOOK, PutResult, PutResults, refusal
+from penstock._native.append import HOOK
+from penstock._native.flush import Flusher
 from penstock._native.mapping import Mapping
+from penstock._native.putresult import PutResult, PutResults, refusal
 from penstock.clock import SystemClock
 from penstock.errors import FlushFailed, MessageRejected, PenstockError, StoreError, StoreReadOnly
 from penstock.files.failure import store_error
+from penstock.files.mappedfile import MappedFile
 from penstock.message import Message
 from penstock.message.properties import delete_property
 from penstock.store.flushmanager import FlushManager
@@ -42,7 +46,10 @@ class StoreWriter:
         self._appender.busy_after_ms = self.config.os_page_cache_busy_timeout_ms
         self._log.encoder.hooks = True
         self._system_clock = isinstance(self.clock, SystemClock)
-        self._put: Callable[..., Any] = self._appender.put if self._system_clock else self._put_with_clock
+        self._put: Callable[..., Any] = self._appender.put
+        self._put_waiting: Callable[..., Any] = self._appender.put_waiting
+        if not self._system_clock:
+            self._put, self._put_waiting = self._put_with_clock, self._put_waiting_with_clock
 
     def put(self, message: Message) -> PutResult:
         """Store one message. With sync flush it is on disk when this returns with PUT_OK.
@@ -80,6 +87,46 @@ class StoreWriter:
             return self._put_many_hooked(batch)
         return results  # type: ignore[no-any-return]
 
+    def append(self, message: Message, *, hooks: bool = True) -> PutResult:
+        """As ``put``, or without ``hooks`` as ``put_raw``; does not wait for the disk."""
+        try:
+            if not hooks:
+                return self._put_plain(message, wait=False)
+            result = self._put(message, -1, False, False)
+        except OSError as error:
+            raise self._write_error(error) from error
+        if result is HOOK:
+            return self._put_hooked(message, wait=False)
+        return result  # type: ignore[no-any-return]
+
+    def append_many(self, messages: list[Message]) -> PutResults:
+        """As ``put_many`` of a client batch, all in one log file; without hooks, and without waiting for the
+        disk.
+        """
+        try:
+            return self._appender.put_many(messages, self._now(), True, False, True)  # type: ignore[no-any-return]
+        except OSError as error:
+            raise self._write_error(error) from error
+
+    @property
+    def append_count(self) -> int:
+        """Records appended since the store was opened."""
+        return self._appender.put_count
+
+    @property
+    def roll_error(self) -> StoreError | None:
+        """Why there is no log file to append to; None while there is."""
+        return self._log.roll_error
+
+    @property
+    def flusher(self) -> Flusher:
+        """Who syncs the log: for an event loop that waits for many appends at once."""
+        return self._log.flusher
+
+    def awaited_file(self, body_bytes: int) -> Future[MappedFile] | None:
+        """What a put of such a message would wait for; None when there is room. See the log's."""
+        return self._log.awaited_file(body_bytes)
+
     def put_records(
         self, records: bytearray | memoryview, slots: memoryview, queues: Sequence[tuple[str, int]]
     ) -> None:
@@ -114,22 +161,29 @@ class StoreWriter:
 
     async def put_async(self, message: Message) -> PutResult:
         """As ``put``; waits for the disk without holding up the event loop. Many may wait at once."""
+        try:
+            answer = self._put_waiting(message)
+            if isinstance(answer, int):
+                answer = await self._put_with_room(message)
+            return answer if isinstance(answer, PutResult) else await answer
+        except OSError as error:
+            raise self._write_error(error) from error
+
+    async def _put_with_room(self, message: Message) -> PutResult | asyncio.Future[PutResult]:
+        """Put what the quick way left: there was no room in the log file, or the hooks have to see it."""
         awaited = self._log.awaited_file(len(message.body) if message.body is not None else 0)
         if awaited is not None:
             # Only until it is there: whether it could be made, the put itself finds out.
             await asyncio.wait([asyncio.wrap_future(awaited)], timeout=self._log.allocate.wait_seconds)
-        try:
-            result = self._put(message, -1, False, False)
-            if result is HOOK:
-                result = self._put_hooked(message, wait=False)
-            if self._log.sync_flush and message.wait and result.ok:
-                if self._log.flusher.memory_backed:
-                    self._log.flusher.wait(result.end_offset, self._appender.sync_timeout)
-                else:
-                    await self.flush_manager.group_commit.future(result.end_offset)
-        except OSError as error:
-            raise self._write_error(error) from error
-        return result  # type: ignore[no-any-return]
+        result = self._put(message, -1, False, False)
+        if result is HOOK:
+            result = self._put_hooked(message, wait=False)
+        if not (self._log.sync_flush and message.wait and result.ok):
+            return result  # type: ignore[no-any-return]
+        if self._log.flusher.memory_backed:
+            self._log.flusher.wait(result.end_offset, self._appender.sync_timeout)
+            return result  # type: ignore[no-any-return]
+        return self.flush_manager.group_commit.waiters().wait(result.end_offset, result)
 
     def _now(self) -> int:
         return -1 if self._system_clock else self.clock.now_ms()
@@ -138,6 +192,9 @@ class StoreWriter:
         self, message: Message, now: int = -1, hooked: bool = False, wait: bool = True
     ) -> Any:
         return self._appender.put(message, self.clock.now_ms(), hooked, wait)
+
+    def _put_waiting_with_clock(self, message: Message) -> Any:
+        return self._appender.put_waiting(message, self.clock.now_ms())
 
     def _put_plain(self, message: Message, *, wait: bool) -> PutResult:
         if needs_offset(message, self.config, self._queues.batch_topics):
@@ -185,7 +242,7 @@ class StoreWriter:
                 file=self._log.folder,
                 hint="nothing more is accepted; check the disk, then open the store again",
             )
-            self._put = self._refuse_failed
+            self._put = self._put_waiting = self._refuse_failed
             self._appender.unavailable = "a sync failed: nothing is accepted any more"
 
     def _refuse_failed(self, *_: Any, **__: Any) -> NoReturn:

@@ -1,0 +1,145 @@
+"""What became of messages that were put."""
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from penstock._native.encode cimport FLUSH_DISK_TIMEOUT, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded
+from penstock._native.encode import STATUSES
+from penstock._native.queue cimport Queue
+
+cdef tuple STATUS_NAMES = STATUSES
+
+
+@cython.no_gc
+@cython.freelist(256)
+@cython.final
+cdef class PutResult:
+    """What became of one message. Offsets are -1 unless it was appended."""
+
+    @property
+    def status(self):
+        """RocketMQ's PutMessageStatus name."""
+        return STATUS_NAMES[self.code]
+
+    @property
+    def ok(self):
+        return self.code == PUT_OK
+
+    @property
+    def topic(self):
+        return self.queue.topic if self.queue is not None else None
+
+    @property
+    def queue_id(self):
+        return self.queue.queue_id if self.queue is not None else -1
+
+    @property
+    def end_offset(self):
+        """Where the record ends in the log."""
+        return self.physical_offset + self.size
+
+    @property
+    def message_id(self):
+        """The offset message id (spec 4.1), or None when nothing was appended."""
+        if self.store_host is None:
+            return None
+        return (self.store_host + self.physical_offset.to_bytes(8, "big")).hex().upper()
+
+    def timed_out(self):
+        """Say that the disk did not answer in time; the message is in the log all the same."""
+        self.code = FLUSH_DISK_TIMEOUT
+
+    def __repr__(self):
+        if self.queue is None:
+            return f"<PutResult {self.status}: {self.reason}>"
+        return f"<PutResult {self.status} {self.topic}-{self.queue_id}@{self.queue_offset} at {self.physical_offset}>"
+
+
+cdef PutResult appended(const Encoded* e):
+    cdef PutResult result = PutResult.__new__(PutResult)
+    result.queue_offset = e.queue_offset
+    result.physical_offset = e.physical_offset
+    result.store_timestamp = e.store_timestamp
+    result.size = e.size
+    result.message_num = e.messages
+    result.queue = <Queue> <object> <PyObject*> e.queue.owner
+    result.store_host = <bytes> <object> <PyObject*> e.store_host
+    return result
+
+
+cdef PutResult refused(int code, object reason):
+    cdef PutResult result = PutResult.__new__(PutResult)
+    result.code = code
+    result.queue_offset = result.physical_offset = -1
+    result.reason = reason
+    return result
+
+
+def refusal(str status, str reason):
+    """A result for a message that was not appended."""
+    return refused(STATUSES.index(status), reason)
+
+
+cdef class PutResults:
+    """A PutResult per message, made when looked at."""
+
+    def __dealloc__(self):
+        free(self.records)
+
+    cdef int take(self, Buffer* b, int32_t done) except -1:
+        """Copy the records of a buffer, of which the first `done` were appended, and hold what they point to."""
+        cdef void* queue = NULL
+        cdef void* host = NULL
+        cdef int32_t i
+        self.records = <Encoded*> malloc(b.count * sizeof(Encoded))
+        if self.records == NULL:
+            raise MemoryError()
+        memcpy(self.records, b.records, b.count * sizeof(Encoded))
+        self.appended_count = done
+        self.alive = []  # few distinct ones in a call
+        for i in range(b.count):
+            if b.records[i].queue.owner != queue:
+                queue = b.records[i].queue.owner
+                self.alive.append(<object> <PyObject*> queue)
+            if b.records[i].store_host != host:
+                host = b.records[i].store_host
+                self.alive.append(<object> <PyObject*> host)
+        return 0
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, object key):
+        cdef Py_ssize_t i
+        cdef PutResult result
+        if isinstance(key, slice):
+            return [self[i] for i in range(*key.indices(self.count))]
+        i = key
+        if i < 0:
+            i += self.count
+        if i < 0 or i >= self.count:
+            raise IndexError("no such result")
+        if self.failures is not None:
+            if i in self.failures:
+                return self.failures[i]
+            i = self.order[i]
+        if i >= self.appended_count:
+            return refused(self.code if self.code else UNKNOWN_ERROR, "not appended")
+        result = appended(&self.records[i])
+        result.code = self.code
+        return result
+
+    @property
+    def ok(self):
+        """True if every message is stored as asked."""
+        return self.failures is None and self.code == PUT_OK and self.appended_count == self.count
+
+    @property
+    def end_offset(self):
+        """Where the last record ends in the log; -1 when none was appended."""
+        if self.appended_count == 0:
+            return -1
+        return self.records[self.appended_count - 1].physical_offset + self.records[self.appended_count - 1].size
