@@ -70,3 +70,35 @@ def spark(
         quick=quick, rounds=rounds, patterns=rows, directory=directory, as_json=as_json, plot=plot
     )
     raise typer.Exit(code)
+
+
+@app.command("broker")
+def broker(
+    peer: Annotated[
+        Literal["rocketmq", "none"],
+        typer.Option(help="Compare with RocketMQ's broker (needs Java 17 and Maven), or with nothing."),
+    ] = "none",
+    quick: Annotated[bool, typer.Option(help="Tiny loads, one round: shows that it runs.")] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Turns of each side; the median counts.")] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Only rows whose key fits, e.g. 'sync-*'. Can be repeated.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where to work; decides which disk is measured.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")] = None,
+) -> None:
+    """One Java client against our broker, RocketMQ's and one that stores nothing, in turns."""
+    from penstock.bench.broker.bench import bench_broker
+
+    code = bench_broker(
+        peer=peer,
+        quick=quick,
+        rounds=rounds,
+        patterns=rows,
+        directory=directory,
+        as_json=as_json,
+        plot=plot,
+    )
+    raise typer.Exit(code)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+NEAR = 0.85
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A work with both figures.
 
     ``ratio`` says how much better ours is, whichever way the unit counts; ``at_least`` is what it should be.
-    ``peer`` is None when there was no peer, ``ratio`` then too.
+    ``peer`` is None when there was no peer, ``ratio`` then too. ``ceiling`` is what the driver of the load
+    allows at all: who is near it has reached what can be reached.
     """
 
     key: str
@@ -22,6 +25,7 @@ class Row:
     at_least: float | None
     lower_is_better: bool = False
     against: str = "RocketMQ"
+    ceiling: float | None = None
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -34,6 +38,8 @@ class Row:
     @property
     def reached(self) -> bool | None:
         """Whether the ratio is what it should be; None when there is nothing to compare."""
+        if self.ceiling is not None and self.ours >= NEAR * self.ceiling:
+            return True
         ratio = self.ratio
         return None if ratio is None or self.at_least is None else ratio >= self.at_least
 
@@ -49,5 +55,6 @@ class Row:
             "at_least": self.at_least,
             "reached": self.reached,
             "against": self.against,
+            **({} if self.ceiling is None else {"ceiling": self.ceiling}),
             **self.detail,
         }

@@ -5,8 +5,13 @@ import com.google.gson.JsonObject;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
@@ -15,6 +20,7 @@ final class ClientAdmin {
     ClientAdmin(Map<String, Lines.Handler> commands) {
         commands.put("mqadmin", ClientAdmin::mqadmin);
         commands.put("create-topic", ClientAdmin::createTopic);
+        commands.put("create-topics", ClientAdmin::createTopics);
     }
 
     private static JsonObject mqadmin(JsonObject command) {
@@ -34,17 +40,40 @@ final class ClientAdmin {
     }
 
     private static JsonObject createTopic(JsonObject command) throws Exception {
+        return create(command, List.of(command.get("topic").getAsString()), false);
+    }
+
+    /** Many topics, each with a message in every queue, so that every queue exists. */
+    private static JsonObject createTopics(JsonObject command) throws Exception {
+        List<String> topics = new ArrayList<>();
+        for (int i = 0; i < command.get("count").getAsInt(); i++) {
+            topics.add(command.get("prefix").getAsString() + i);
+        }
+        return create(command, topics, true);
+    }
+
+    private static JsonObject create(JsonObject command, List<String> topics, boolean fill) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(command.get("namesrv").getAsString());
         admin.setInstanceName("admin-" + System.nanoTime());
         admin.start();
+        DefaultMQProducer producer = new DefaultMQProducer("create");
+        producer.setNamesrvAddr(command.get("namesrv").getAsString());
+        producer.setInstanceName("create-" + System.nanoTime());
+        producer.start();
         try {
             int queues = (int) Lines.number(command, "queues", 4);
-            TopicConfig topic = new TopicConfig(command.get("topic").getAsString());
-            topic.setReadQueueNums(queues);
-            topic.setWriteQueueNums(queues);
-            admin.createAndUpdateTopicConfig(command.get("broker").getAsString(), topic);
+            for (String name : topics) {
+                TopicConfig topic = new TopicConfig(name);
+                topic.setReadQueueNums(queues);
+                topic.setWriteQueueNums(queues);
+                admin.createAndUpdateTopicConfig(command.get("broker").getAsString(), topic);
+                for (int queue = 0; fill && queue < queues; queue++) {
+                    producer.send(new Message(name, new byte[1]), new MessageQueue(name, "broker-a", queue));
+                }
+            }
         } finally {
+            producer.shutdown();
             admin.shutdown();
         }
         return new JsonObject();

@@ -1,0 +1,1 @@
+"""``penstock bench broker``: our broker, RocketMQ's and one that stores nothing, under one Java client."""
