@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 GOLDEN = Path(__file__).parent / "golden"
-CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+CASES = sorted(path.name for path in GOLDEN.iterdir() if (path / "store.tar.gz").exists())
 KILLED_CASES = [case for case in CASES if (GOLDEN / case / "recovered.tar.gz").exists()]
 PUT_CASES = [case for case in CASES if case != "broker"]
 """Cases whose manifest lists puts; ``broker`` lists its log instead."""

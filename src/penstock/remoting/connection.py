@@ -8,10 +8,18 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from penstock._native.wire import take_frames
 from penstock.config.remoting import RemotingSettings
-from penstock.errors import BadFrame, ConnectionLost, RemotingTimeout, RequestRefused
+from penstock.errors import ConnectionLost, RemotingTimeout, RequestRefused
 from penstock.remoting.codes import ResponseCode
-from penstock.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode, encode, encode_head
+from penstock.remoting.command import (
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    Command,
+    encode,
+    encode_head,
+    tolerant_header,
+)
 
 log = logging.getLogger("penstock.remoting")
 
@@ -76,6 +84,8 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reason = ""
+        self._max_frame = settings.max_frame_bytes
+        self._max_header = settings.max_header_bytes
         self._partial = bytearray()
         self._stopped = False
         self._opaque = 0
@@ -103,24 +113,32 @@ class Connection(asyncio.Protocol):
 
     def reply(self, request: Command, response: Command) -> None:
         """Answer a request that a handler took. One-way requests get nothing, as the protocol asks."""
-        self._settle()
         if not request.flag & ONEWAY_FLAG:
-            response.opaque = request.opaque
             response.flag |= RESPONSE_FLAG
             response.binary = request.binary
-            self._write(encode(response))
+            self._write(encode(response, request.opaque))
+        self._settle()
 
     def reply_parts(self, request: Command, response: Command, parts: Sequence[Buffer]) -> None:
         """Answer with a body given in pieces, which are written as they are: a pull's slices of the log."""
+        if not request.flag & ONEWAY_FLAG:
+            response.flag |= RESPONSE_FLAG
+            response.binary = request.binary
+            size = sum(len(part) for part in parts)
+            self.reply_raw(request, [encode_head(response, size, request.opaque), *parts])
+        else:
+            self._settle()
+
+    def reply_raw(self, request: Command, frame: Sequence[Buffer]) -> None:
+        """Answer with a frame that is encoded already (``_native.wireout``), in one piece or several."""
+        if not request.flag & ONEWAY_FLAG and self._transport is not None and not self.closed:
+            if len(frame) == 1:
+                self._transport.write(frame[0])
+            else:
+                self._transport.writelines(frame)
+            if self.stalled_since:
+                self._check_unsent()
         self._settle()
-        if request.flag & ONEWAY_FLAG or self.closed or self._transport is None:
-            return
-        response.opaque = request.opaque
-        response.flag |= RESPONSE_FLAG
-        response.binary = request.binary
-        head = encode_head(response, sum(len(part) for part in parts))
-        self._transport.writelines([head, *parts])
-        self._check_unsent()
 
     def forget(self, request: Command) -> None:
         """Say that this request will not be answered (a held pull at shutdown): a drain need not wait."""
@@ -199,60 +217,43 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active = self._loop.time()
-        partial = self._partial
-        if partial:
-            partial += data
-            self._budget.used += len(data)
-            if len(partial) < 4 or len(partial) < 4 + int.from_bytes(partial[:4], "big"):
-                self._hold(partial)
+        received: bytes | bytearray = data
+        if self._partial:
+            if not self._extend(data):
                 return
-            data = bytes(partial)
-            self._budget.used -= len(partial)
-            self._partial = bytearray()
-            self.partial_since = 0.0
-        rest = self._take_frames(data)
-        if rest and not self.closed:
-            self._budget.used += len(rest)
-            self._partial = bytearray(rest)
-            self._hold(self._partial)
-
-    def _take_frames(self, data: bytes) -> memoryview:
-        """Handle every whole frame of ``data`` and return what is left behind the last."""
-        view = memoryview(data)
-        at, end = 0, len(data)
-        while end - at >= 4 and not self.closed:
-            size = int.from_bytes(view[at : at + 4], "big")
-            if not 4 <= size <= self.settings.max_frame_bytes - 4:
-                break
-            if end - at - 4 < size:
-                break
-            try:
-                if int.from_bytes(view[at + 5 : at + 8], "big") > self.settings.max_header_bytes:
-                    raise BadFrame("the header is over the limit")
-                command = decode(view[at : at + 4 + size])
-            except BadFrame as error:
-                self.abort(f"bad frame: {error.message}")
-                break
-            at += 4 + size
+            received = self._partial
+        commands, end, wrong = take_frames(received, self._max_frame, self._max_header, tolerant_header)
+        # Large bodies are views of ``received``, so what is left is moved out of it.
+        if end < len(received) or received is not data:
+            self._keep(bytearray(received[end:]))
+        for command in commands:
+            if self.closed:
+                return
             self._handle(command)
-        return view[at:]
+        if wrong is not None:
+            self.abort(f"bad frame: {wrong}")
 
-    def _hold(self, partial: bytearray) -> None:
-        """Check what is kept of an unfinished frame, before more of it is taken."""
-        if len(partial) >= 4:
-            size = int.from_bytes(partial[:4], "big")
-            if partial[0] == 0x16:
-                self.abort("a TLS handshake; this port speaks plain frames")
-            elif not 4 <= size <= self.settings.max_frame_bytes - 4:
-                self.abort(f"a frame of {size} bytes is outside the limits")
-            elif len(partial) >= 8:
-                header = int.from_bytes(partial[5:8], "big")
-                if header > min(size - 4, self.settings.max_header_bytes):
-                    self.abort(f"a header of {header} bytes is outside the limits")
-        if self._budget.used > self._budget.limit and not self.closed:
+    def _extend(self, data: bytes) -> bool:
+        """Add to the unfinished frame; true when it is worth looking at again."""
+        partial = self._partial
+        lengths_known = len(partial) >= 8
+        partial += data
+        self._charge(len(data))
+        # A frame of 16 MiB comes in hundreds of pieces. Its lengths were checked when the first came.
+        return not self.closed and not (
+            lengths_known and len(partial) < 4 + int.from_bytes(partial[:4], "big")
+        )
+
+    def _keep(self, rest: bytearray) -> None:
+        """Remember the beginning of a frame whose end has not come yet."""
+        self._charge(len(rest) - len(self._partial))
+        self._partial = rest
+        self.partial_since = self.last_active if rest else 0.0
+
+    def _charge(self, size: int) -> None:
+        self._budget.used += size
+        if size > 0 and self._budget.used > self._budget.limit:
             self.abort("too many unfinished frames in memory")
-        if self.partial_since == 0.0:
-            self.partial_since = self.last_active
 
     def pause_writing(self) -> None:
         self.stalled_since = self._loop.time()
@@ -291,29 +292,27 @@ class Connection(asyncio.Protocol):
             return
         try:
             result = handler(self, command)
+            if type(result) is Command:
+                self.reply(command, result)
+            elif result is not None:
+                task = self._loop.create_task(self._finish(command, result))  # type: ignore[arg-type]
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            elif command.flag & ONEWAY_FLAG:
+                self._settle()
+            # Otherwise the handler answers later through reply().
         except Exception as error:
             self.reply(command, failure(command, error))
-            return
-        if result is None:
-            # A one-way request is done with; otherwise the handler answers later through reply().
-            if command.flag & ONEWAY_FLAG:
-                self._settle()
-        elif isinstance(result, Command):
-            self.reply(command, result)
-        else:
-            task = self._loop.create_task(self._finish(command, result))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, command: Command, result: Awaitable[Command | None]) -> None:
         try:
             response = await result
+            if response is not None:
+                self.reply(command, response)
+            elif command.flag & ONEWAY_FLAG:
+                self._settle()
         except Exception as error:
-            response = failure(command, error)
-        if response is not None:
-            self.reply(command, response)
-        elif command.flag & ONEWAY_FLAG:
-            self._settle()
+            self.reply(command, failure(command, error))
 
     def _settle(self) -> None:
         if self.owed:
@@ -335,10 +334,11 @@ class Connection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self.closed:
             self._transport.write(data)
-            self._check_unsent()
+            if self.stalled_since:
+                self._check_unsent()
 
     def _check_unsent(self) -> None:
-        if self.stalled_since != 0.0 and self.unsent > self.settings.max_write_buffer_bytes:
+        if self.unsent > self.settings.max_write_buffer_bytes:
             self.abort(f"the peer reads nothing: {self.unsent} bytes wait for it")
 
     def _lost(self) -> ConnectionLost:

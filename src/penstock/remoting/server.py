@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock.config.remoting import RemotingSettings
@@ -47,6 +46,11 @@ class RemotingServer:
         self._server = await loop.create_server(self._connection, host, port, backlog=1024)
         self._schedule_sweep()
         return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def partial_bytes(self) -> int:
+        """What all connections hold of frames that are not whole yet."""
+        return self._budget.used
 
     async def drain(self, timeout: float) -> None:
         """Accept nothing more, read nothing more, then wait until all answers owed are written and sent.
@@ -133,8 +137,3 @@ class RemotingServer:
             elif now - each.last_active > settings.idle_close_seconds:
                 each.close("idle")
         self._schedule_sweep()
-
-
-def family_of(host: str) -> socket.AddressFamily:
-    """IPv6 for an address with colons, else IPv4."""
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
