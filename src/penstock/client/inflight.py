@@ -1,0 +1,157 @@
+"""Sends under way: who waits for which answer, until when, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from penstock.errors import PenstockError, RemotingTimeout
+from penstock.remoting import Command, Connection
+
+_SWEEP_DELAY = 0.05
+
+
+class PendingSend:
+    """One request on its way. Takes the place of a future in the connection's table of calls.
+
+    Not a future itself: what it does with an answer needs no further pass of the loop.
+    """
+
+    __slots__ = ("_done", "connection", "deadline", "finish", "opaque", "size", "window")
+
+    def __init__(
+        self,
+        window: InFlight,
+        connection: Connection,
+        size: int,
+        deadline: float,
+        finish: Callable[[Command | None, Exception | None], None],
+    ) -> None:
+        self.window = window
+        self.connection = connection
+        self.size = size
+        self.deadline = deadline
+        self.finish = finish
+        self.opaque = 0
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, answer: Command) -> None:
+        self._settle()
+        self.finish(answer, None)
+
+    def set_exception(self, error: Any) -> None:
+        self._settle()
+        self.finish(None, error)
+
+    def _settle(self) -> None:
+        self._done = True
+        self.connection.withdraw(self.opaque)
+        self.window.leave(self)
+
+
+class InFlight:
+    """The window of unanswered sends. A sweep ends those whose time is over; there is no timer per send."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self.count = 0
+        self.bytes = 0
+        self._most = most
+        self._most_bytes = most_bytes
+        self._live: set[PendingSend] = set()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = inf
+        self._loop = asyncio.get_running_loop()
+        self._closed: Exception | None = None
+        # Frames of this pass of the loop, by connection: they leave in one write.
+        self._unsent: dict[Connection, list[bytes]] = {}
+
+    @property
+    def has_room(self) -> bool:
+        return self.count < self._most and self.bytes < self._most_bytes
+
+    async def room(self, deadline: float) -> None:
+        """Wait until another send may leave; RemotingTimeout when the deadline comes first."""
+        while not self.has_room:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await waiter
+            except TimeoutError:
+                raise RemotingTimeout(
+                    f"{self.count} sends wait for their answers; no room for another in time"
+                ) from None
+            if self._closed is not None:
+                raise self._closed
+
+    def launch(self, pending: PendingSend, frame: Callable[[int], bytes]) -> None:
+        """Send the request. ``frame`` makes its bytes once the connection gave it a number."""
+        connection = pending.connection
+        opaque = pending.opaque = connection.expect(pending)
+        self.count += 1
+        self.bytes += pending.size
+        self._live.add(pending)
+        self.write(connection, frame(opaque))
+        if pending.deadline < self._sweep_at:
+            self._sweep_before(pending.deadline)
+
+    def write(self, connection: Connection, data: bytes) -> None:
+        """Write with everything else that is written in this pass of the loop."""
+        frames = self._unsent.get(connection)
+        if frames is None:
+            if not self._unsent:
+                self._loop.call_soon(self.flush)
+            self._unsent[connection] = [data]
+        else:
+            frames.append(data)
+
+    def flush(self) -> None:
+        """Hand over what was written in this pass."""
+        unsent, self._unsent = self._unsent, {}
+        for connection, frames in unsent.items():
+            connection.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def leave(self, pending: PendingSend) -> None:
+        """One answer came, or will never come."""
+        self._live.discard(pending)
+        self.count -= 1
+        self.bytes -= pending.size
+        if self._waiters and self.has_room:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self, error: PenstockError) -> None:
+        """Fail everything that is under way or waits for room."""
+        self._closed = error
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for pending in list(self._live):
+            pending.set_exception(error)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _sweep_before(self, deadline: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        # A little late rather than once a send: one look serves all that end about then.
+        self._sweep_at = deadline + _SWEEP_DELAY
+        self._sweep = self._loop.call_at(self._sweep_at, self._expire)
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        self._sweep, self._sweep_at = None, inf
+        for pending in [pending for pending in self._live if pending.deadline <= now]:
+            pending.set_exception(
+                RemotingTimeout(f"{pending.connection.peer_text} did not answer a send in time")
+            )
+        if self._live:
+            self._sweep_before(min(pending.deadline for pending in self._live))

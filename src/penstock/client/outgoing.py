@@ -1,0 +1,199 @@
+"""Send requests as bytes, binary header: what all sends to a queue share is made once (protocol 1.3, 3.1)."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+from penstock.client.compression import ZLIB_FLAGS, compress
+from penstock.client.queue import MessageQueue
+from penstock.client.settings import ClientSettings
+from penstock.errors import MessageRejected
+from penstock.message import Message, unique_id, validate_topic
+from penstock.message.properties import (
+    PROPERTY_UNIQUE_KEY,
+    encode_properties,
+    message_properties,
+    parse_properties,
+)
+from penstock.message.topic import AUTO_CREATE_TOPIC_KEY_TOPIC, PROPERTIES_MAX_LENGTH
+from penstock.remoting import RequestCode
+from penstock.remoting.command import ONEWAY_FLAG, VERSION
+
+# Length, serialize type and header length, code, language, version, opaque, flag, remark, length of fields.
+_HEAD = struct.Struct(">iIhBhiiii")
+_HEADER_FIXED = _HEAD.size - 8
+_KEY = struct.Struct(">h")
+_VALUE = struct.Struct(">i")
+_BLOCK = struct.Struct(">iiiii")
+_BINARY = 1 << 24
+_PYTHON = 3
+_SINGLE = int(RequestCode.SEND_MESSAGE_V2)
+_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+_BATCH_PROPERTIES = b"WAIT\x01true\x02"
+
+Body = bytes | bytearray | memoryview
+
+
+def _entry(name: str, value: str) -> bytes:
+    key, text = name.encode(), value.encode()
+    return _KEY.pack(len(key)) + key + _VALUE.pack(len(text)) + text
+
+
+_PROPERTIES_KEY = _KEY.pack(1) + b"i"
+
+
+class SendTemplate:
+    """The part of a send's header that all sends of a producer to one queue share."""
+
+    __slots__ = ("_batch", "_millisecond", "_moment", "_single", "queue")
+
+    def __init__(self, group: str, queue: MessageQueue, default_queues: int) -> None:
+        self.queue = queue
+        shared = b"".join(
+            _entry(name, value)
+            for name, value in (
+                ("a", group),
+                ("b", queue.topic),
+                ("c", AUTO_CREATE_TOPIC_KEY_TOPIC),
+                ("d", str(default_queues)),
+                ("e", str(queue.queue_id)),
+                ("k", "false"),
+                ("n", queue.broker_name),
+            )
+        )
+        self._single = shared + _entry("m", "false")
+        self._batch = shared + _entry("m", "true") + _entry("f", "0") + _entry("h", "0") + _entry("j", "0")
+        self._millisecond = 0
+        self._moment = b""
+
+    def single(
+        self,
+        opaque: int,
+        body: Body,
+        properties: bytes,
+        *,
+        sys_flag: int = 0,
+        flag: int = 0,
+        reconsume_times: int = 0,
+        born: int = 0,
+        oneway: bool = False,
+        extra: bytes = b"",
+    ) -> bytes:
+        """The frame of one message."""
+        now = born or time.time_ns() // 1_000_000
+        if now != self._millisecond:
+            self._millisecond = now
+            self._moment = _entry("g", str(now)) + _PROPERTIES_KEY
+        if sys_flag or flag or reconsume_times:
+            numbers = (
+                _entry("f", str(sys_flag))
+                + _entry("h", str(flag))
+                + _entry("j", str(reconsume_times))
+                + extra
+            )
+        else:
+            numbers = _ZEROS + extra if extra else _ZEROS
+        single, moment = self._single, self._moment
+        fields = len(single) + len(numbers) + len(moment) + 4 + len(properties)
+        head = _HEAD.pack(
+            4 + _HEADER_FIXED + fields + len(body),
+            _BINARY | _HEADER_FIXED + fields,
+            _SINGLE,
+            _PYTHON,
+            VERSION,
+            opaque,
+            ONEWAY_FLAG if oneway else 0,
+            0,
+            fields,
+        )
+        return b"".join((head, single, numbers, moment, _VALUE.pack(len(properties)), properties, body))
+
+    def batch(self, opaque: int, body: bytes) -> bytes:
+        """The frame of a batch, whose messages are already in its body."""
+        moment = _entry("g", str(time.time_ns() // 1_000_000)) + _PROPERTIES_KEY
+        fields = len(self._batch) + len(moment) + 4 + len(_BATCH_PROPERTIES)
+        head = _HEAD.pack(
+            4 + _HEADER_FIXED + fields + len(body),
+            _BINARY | _HEADER_FIXED + fields,
+            _BATCH,
+            _PYTHON,
+            VERSION,
+            opaque,
+            0,
+            0,
+            fields,
+        )
+        size = _VALUE.pack(len(_BATCH_PROPERTIES))
+        return b"".join((head, self._batch, moment, size, _BATCH_PROPERTIES, body))
+
+
+_ZEROS = _entry("f", "0") + _entry("h", "0") + _entry("j", "0")
+
+
+def prepare(
+    message: Message, settings: ClientSettings, extra: dict[str, str] | None = None
+) -> tuple[bytes, bytes, int, str]:
+    """Body as it travels, property string, sys flag and unique key of a message. Raises MessageRejected.
+
+    ``extra`` are properties that the kind of send adds.
+    """
+    body: bytes | bytearray | memoryview = message.body
+    if not body:
+        raise MessageRejected("MESSAGE_ILLEGAL", "the body is empty")
+    if len(body) > settings.max_message_size:
+        raise MessageRejected(
+            "MESSAGE_ILLEGAL", f"the body has {len(body)} bytes, more than {settings.max_message_size}"
+        )
+    properties, key = property_bytes(message, extra)
+    sys_flag = message.sys_flag
+    if len(body) >= settings.compress_from > 0 and not sys_flag & 1:
+        smaller = compress(body, settings.compress_level)
+        if len(smaller) < len(body):
+            body, sys_flag = smaller, sys_flag | ZLIB_FLAGS
+    return bytes(body), properties, sys_flag, key
+
+
+def property_bytes(message: Message, extra: dict[str, str] | None = None) -> tuple[bytes, str]:
+    """The property string of a message with a unique key in it, and that key."""
+    if message.raw_properties is not None:
+        given = parse_properties(message.raw_properties)
+        key = given.get(PROPERTY_UNIQUE_KEY) or unique_id()
+        properties = encode_properties({**given, **(extra or {}), PROPERTY_UNIQUE_KEY: key})
+    elif extra or message.properties or message.delay_level or not message.wait or message.unique_key:
+        named = message_properties(message)
+        key = named.get(PROPERTY_UNIQUE_KEY) or unique_id()
+        properties = encode_properties({**named, **(extra or {}), PROPERTY_UNIQUE_KEY: key})
+    else:  # what nearly every message is
+        key = unique_id()
+        text = f"UNIQ_KEY\x01{key}\x02"
+        if message.tags:
+            text = f"TAGS\x01{message.tags}\x02{text}"
+        if message.keys:
+            text = f"KEYS\x01{message.keys}\x02{text}"
+        properties = text.encode()
+    if len(properties) > PROPERTIES_MAX_LENGTH:
+        raise MessageRejected(
+            "PROPERTIES_SIZE_EXCEEDED",
+            f"the properties have {len(properties)} bytes, more than {PROPERTIES_MAX_LENGTH}",
+        )
+    return properties, key
+
+
+def batch_block(message: Message) -> tuple[bytes, str]:
+    """One message inside of a batch (protocol 4.6), and its unique key."""
+    if message.delay_level:
+        raise MessageRejected("MESSAGE_ILLEGAL", "a batch can't be delayed")
+    body = message.body
+    if not body:
+        raise MessageRejected("MESSAGE_ILLEGAL", "the body is empty")
+    properties, key = property_bytes(message)
+    size = _BLOCK.size + len(body) + 2 + len(properties)
+    head = _BLOCK.pack(size, 0, 0, message.flag, len(body))
+    return b"".join((head, body, _KEY.pack(len(properties)), properties)), key
+
+
+def check_topic(topic: str) -> None:
+    """MessageRejected for a name that no broker takes."""
+    if reason := validate_topic(topic):
+        raise MessageRejected("MESSAGE_ILLEGAL", reason)

@@ -1,0 +1,331 @@
+"""Sending messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.client.instance import ClientInstance
+from penstock.client.outgoing import SendTemplate, batch_block, check_topic, prepare
+from penstock.client.queue import MessageQueue
+from penstock.client.queuechoice import queue_of_key, writable
+from penstock.client.sender import Sender
+from penstock.client.sendresult import SendResult, read_batch, read_result
+from penstock.client.settings import ClientSettings
+from penstock.client.transaction import CheckListener, Transaction, TransactionChecks, TransactionState
+from penstock.errors import MessageRejected, RemotingError, RemotingTimeout, UsageError
+from penstock.message import Message
+from penstock.message.properties import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TRANSACTION_PREPARED,
+)
+from penstock.message.sysflag import TRANSACTION_PREPARED_TYPE
+from penstock.message.topic import RETRY_TOPIC_PREFIX
+from penstock.remoting import Command, RequestCode
+
+_HEADER_BYTES = 512
+
+Delay = float | timedelta
+
+
+class Producer:
+    """Sends messages of one producer group. A context manager; all its methods belong to one event loop.
+
+        async with Producer("shop", namesrv="127.0.0.1:9876") as producer:
+            result = await producer.send(Message("orders", b"two espressos", keys="order-1"))
+
+    Brokers' addresses come from the name servers. A send that fails is tried again, at another broker if
+    there is one, until its timeout; a message may be stored twice when an answer got lost, under the same
+    unique key.
+    """
+
+    def __init__(
+        self,
+        group: str = "PENSTOCK_PRODUCER",
+        *,
+        namesrv: str | Sequence[str] | None = None,
+        settings: ClientSettings | None = None,
+        check: CheckListener | None = None,
+        instance_name: str | None = None,
+    ) -> None:
+        """``check`` tells how a transaction of ours ended, when a broker asks; see ``transaction``."""
+        self.group = group
+        self.settings = settings or ClientSettings()
+        self._checks = TransactionChecks(self, check)
+        names = namesrv if namesrv is None or isinstance(namesrv, str) else list(namesrv)
+        self.instance = ClientInstance(
+            names,
+            self.settings,
+            instance_name=instance_name,
+            handlers={int(RequestCode.CHECK_TRANSACTION_STATE): self._checks.handle},
+        )
+        self._topics: set[str] = set()
+        self._sender: Sender | None = None
+
+    # -- life ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Ready to send. Brokers are connected by the first send."""
+        await self.instance.start(self)
+        self._sender = Sender(self.instance, self.group)
+
+    async def close(self) -> None:
+        """Wait for what is under way, as long as ``close_timeout``, and take leave."""
+        if self._sender is not None and not self.instance.closed:
+            await self._sender.close()
+        await self.instance.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- sending ------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        order_key: str | None = None,
+        delay: Delay | None = None,
+        deliver_at: datetime | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Send one message and wait until the broker has stored it.
+
+        The queues of the topic take turns (``message.queue_id`` is not looked at); ``queue`` names one, and
+        ``order_key`` takes the same one for the same key: messages of a key keep their order if each is sent
+        after the one before was answered. ``delay`` (seconds) or ``deliver_at`` hold the message back for any
+        time up to three days, ``message.delay_level`` for one of RocketMQ's 18 levels.
+
+        Raises RouteNotFound, MessageRejected, BrokerError, RemotingTimeout or ConnectionLost.
+        """
+        window = self._usable().window
+        if not window.has_room:
+            await window.room(asyncio.get_running_loop().time() + (timeout or self.settings.send_timeout))
+        extra = _extra(order_key, delay, deliver_at)
+        return await self._submit(message, queue, order_key, extra, 0, timeout)
+
+    def send_soon(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        order_key: str | None = None,
+        timeout: float | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Send without waiting: the future of the result. The way to keep many messages in flight.
+
+        All messages of one pass of the loop leave in one write. Without a bound of your own, await ``send``
+        now and then: it waits for room.
+        """
+        extra = None if order_key is None else _extra(order_key, None, None)
+        return self._submit(message, queue, order_key, extra, 0, timeout)
+
+    async def send_one_way(
+        self, message: Message, *, queue: MessageQueue | None = None, order_key: str | None = None
+    ) -> None:
+        """Send and hear nothing of it: as fast as it gets, and a message may be lost without a word."""
+        sender = self._usable()
+        check_topic(message.topic)
+        body, properties, sys_flag, _ = prepare(message, self.settings, _extra(order_key, None, None))
+        route = await self.instance.route(message.topic, publish=True)
+        chosen = queue or (sender.choice.next(route) if order_key is None else queue_of_key(route, order_key))
+        connection = await self.instance.connection(self.instance.broker_address(chosen.broker_name))
+        frame = sender.template(chosen).single(
+            0, body, properties, sys_flag=sys_flag, flag=message.flag, oneway=True
+        )
+        sender.window.write(connection, frame)
+        deadline = asyncio.get_running_loop().time() + self.settings.send_timeout
+        while not connection.writable and not connection.closed:
+            if asyncio.get_running_loop().time() > deadline:
+                raise RemotingTimeout(f"{connection.peer_text} takes no messages")
+            await asyncio.sleep(0.005)
+
+    async def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        order_key: str | None = None,
+        timeout: float | None = None,
+    ) -> list[SendResult]:
+        """Send messages of one topic to one queue, in one request: a result for each.
+
+        More than ``max_message_size`` go as several requests, one after the other. Batches are not
+        compressed, delayed or transactional.
+        """
+        sender = self._usable()
+        loop = asyncio.get_running_loop()
+        results: list[SendResult] = []
+        blocks: list[bytes] = []
+        keys: list[str] = []
+        size, topic = 0, ""
+        deadline = loop.time() + (timeout or self.settings.send_timeout)
+
+        async def leave() -> None:
+            nonlocal blocks, keys, size
+            body, ids = b"".join(blocks), keys
+            blocks, keys, size = [], [], 0
+            if not sender.window.has_room:
+                await sender.window.room(deadline)
+            sent: asyncio.Future[list[SendResult]] = loop.create_future()
+            sender.send(
+                sent,
+                topic,
+                len(body) + _HEADER_BYTES,
+                deadline,
+                lambda template, opaque: template.batch(opaque, body),
+                lambda answer, place: read_batch(answer, ids, place),
+                queue=queue,
+                order_key=order_key,
+            )
+            results.extend(await sent)
+
+        for message in messages:
+            if not topic:
+                topic = message.topic
+                check_topic(topic)
+                if topic.startswith(RETRY_TOPIC_PREFIX):
+                    raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
+            elif message.topic != topic:
+                raise UsageError(f"a batch has one topic, not {topic!r} and {message.topic!r}")
+            block, key = batch_block(message)
+            if size and size + len(block) > self.settings.max_message_size:
+                await leave()
+            if len(block) > self.settings.max_message_size:
+                raise MessageRejected("MESSAGE_ILLEGAL", f"a message of {len(block)} bytes is too large")
+            blocks.append(block)
+            keys.append(key)
+            size += len(block)
+        if blocks:
+            await leave()
+        return results
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues of a topic that take messages."""
+        return writable(await self.instance.route(topic, publish=True))
+
+    # -- transactions -------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def transaction(
+        self, message: Message, *, timeout: float | None = None
+    ) -> AsyncIterator[Transaction]:
+        """Send a message that consumers see only if the block ends well.
+
+            async with producer.transaction(Message("orders", b"...")) as transaction:
+                await database.commit()
+
+        An exception in the block takes the message back and goes on. ``transaction.leave_open()`` decides
+        nothing: the broker then asks the ``check`` of a producer of this group, again and again, as it does
+        when this process dies inside the block.
+        """
+        extra = {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: self.group}
+        if message.delay_level:
+            raise UsageError("a transactional message can't be delayed")
+        result = await self._submit(message, None, None, extra, TRANSACTION_PREPARED_TYPE, timeout)
+        half = Transaction(self, message, result)
+        if not result.ok:  # stored, but not as safely as the broker was told to: don't build on it
+            await half.end(TransactionState.ROLLBACK)
+            raise RemotingError(f"the half message was stored with {result.status}; it was rolled back")
+        try:
+            yield half
+        except BaseException:
+            await asyncio.shield(half.end_quietly(TransactionState.ROLLBACK))
+            raise
+        await half.end(half.state)
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Message], TransactionState | Awaitable[TransactionState]],
+        *,
+        timeout: float | None = None,
+    ) -> tuple[SendResult, TransactionState]:
+        """``transaction`` for a function that says how it ended; UNKNOWN leaves it to ``check``."""
+        async with self.transaction(message, timeout=timeout) as half:
+            found = local(message)
+            half.state = await found if isinstance(found, Awaitable) else found
+        return half.result, half.state
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def producer_data(self) -> list[dict[str, Any]]:
+        return [{"groupName": self.group}]
+
+    def consumer_data(self) -> list[dict[str, Any]]:
+        return []
+
+    def unregistrations(self) -> Iterable[dict[str, str]]:
+        return [{"producerGroup": self.group}]
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run in the background until the close."""
+        self._usable().spawn(work)
+
+    def _usable(self) -> Sender:
+        self.instance.require_open()
+        assert self._sender is not None
+        return self._sender
+
+    def _submit(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        order_key: str | None,
+        extra: dict[str, str] | None,
+        transaction: int,
+        timeout: float | None,
+    ) -> asyncio.Future[SendResult]:
+        sender = self._usable()
+        topic = message.topic
+        if topic not in self._topics:
+            check_topic(topic)
+            self._topics.add(topic)
+        body, properties, sys_flag, key = prepare(message, self.settings, extra)
+        sys_flag |= transaction
+        flag = message.flag
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[SendResult] = loop.create_future()
+
+        def frame(template: SendTemplate, opaque: int) -> bytes:
+            return template.single(opaque, body, properties, sys_flag=sys_flag, flag=flag)
+
+        def read(answer: Command, place: MessageQueue) -> SendResult:
+            return read_result(answer, key, place)
+
+        deadline = loop.time() + (self.settings.send_timeout if timeout is None else timeout)
+        size = len(body) + _HEADER_BYTES
+        sender.send(future, topic, size, deadline, frame, read, queue=queue, order_key=order_key)
+        return future
+
+
+def _extra(order_key: str | None, delay: Delay | None, deliver_at: datetime | None) -> dict[str, str] | None:
+    if order_key is None and delay is None and deliver_at is None:
+        return None
+    extra: dict[str, str] = {}
+    if order_key is not None:
+        extra[PROPERTY_SHARDING_KEY] = order_key
+    if delay is not None and deliver_at is not None:
+        raise UsageError("a message is delayed by a time or until one, not both")
+    if delay is not None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if seconds < 0:
+            raise UsageError(f"a delay of {seconds} seconds")
+        extra[PROPERTY_TIMER_DELAY_MS] = str(int(seconds * 1000))
+    if deliver_at is not None:
+        extra[PROPERTY_TIMER_DELIVER_MS] = str(int(deliver_at.timestamp() * 1000))
+    return extra

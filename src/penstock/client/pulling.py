@@ -1,0 +1,113 @@
+"""One pull: what is asked and what comes back (protocol section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from penstock.client.errors import refusal
+from penstock.client.instance import ClientInstance
+from penstock.client.queue import MessageQueue
+from penstock.client.received import ReceivedMessage, decode_messages
+from penstock.client.subscription import TAG, Subscription
+from penstock.errors import RemotingError
+from penstock.remoting import Command, RequestCode, ResponseCode
+
+COMMIT_OFFSET = 1
+SUSPEND = 2
+WITH_SUBSCRIPTION = 4
+
+
+class PullStatus(StrEnum):
+    """What a pull found."""
+
+    FOUND = "FOUND"
+    NO_NEW_MESSAGE = "NO_NEW_MESSAGE"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    OFFSET_MOVED = "OFFSET_MOVED"
+
+
+_STATUSES = {
+    int(ResponseCode.SUCCESS): PullStatus.FOUND,
+    int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MESSAGE,
+    int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NO_MATCHED_MESSAGE,
+    int(ResponseCode.PULL_OFFSET_MOVED): PullStatus.OFFSET_MOVED,
+}
+
+
+@dataclass(frozen=True)
+class PullResult:
+    """The messages of one pull, and where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[Any]
+
+
+async def pull(
+    instance: ClientInstance,
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    subscription: Subscription,
+    *,
+    most: int,
+    hold: float,
+    commit: int | None = None,
+    with_subscription: bool = False,
+    kind: type[ReceivedMessage] = ReceivedMessage,
+) -> PullResult:
+    """Ask for messages from an offset on; ``hold`` lets the broker wait so long for the first.
+
+    Tags are compared once more here: brokers compare hashes.
+    """
+    flags = (SUSPEND if hold > 0 else 0) | (COMMIT_OFFSET if commit else 0)
+    fields = {
+        "consumerGroup": group,
+        "topic": queue.topic,
+        "queueId": str(queue.queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": str(most),
+        "commitOffset": str(commit or 0),
+        "suspendTimeoutMillis": str(int(hold * 1000)),
+        "subVersion": str(subscription.version),
+        "expressionType": subscription.kind,
+        "maxMsgBytes": "2147483647",
+        "bname": queue.broker_name,
+    }
+    if with_subscription:
+        flags |= WITH_SUBSCRIPTION
+        fields["subscription"] = subscription.expression
+    fields["sysFlag"] = str(flags)
+    address = instance.broker_address(queue.broker_name)
+    timeout = max(instance.settings.pull_timeout, hold + 10.0) if hold > 0 else instance.settings.call_timeout
+    connection = await instance.connection(address)
+    answer = await connection.call(Command.request(RequestCode.PULL_MESSAGE, fields), timeout)
+    status = _STATUSES.get(answer.code)
+    if status is None:
+        raise refusal(answer, address)
+    return _read(answer, status, queue, subscription, kind)
+
+
+def _read(
+    answer: Command,
+    status: PullStatus,
+    queue: MessageQueue,
+    subscription: Subscription,
+    kind: type[ReceivedMessage],
+) -> PullResult:
+    try:
+        following, first, end = (
+            int(answer.fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset")
+        )
+    except (KeyError, ValueError) as error:
+        raise RemotingError(f"an answer to a pull of {queue} without its fields: {error}") from None
+    messages: list[ReceivedMessage] = []
+    if status is PullStatus.FOUND:
+        messages = decode_messages(answer.body, queue.broker_name, queue, kind)
+        if subscription.kind == TAG and subscription.tags:
+            messages = [message for message in messages if subscription.wants(message.tags)]
+    return PullResult(status, following, first, end, messages)

@@ -1,0 +1,240 @@
+"""From a message to a broker's answer: attempts, retries, and what they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from penstock.client.errors import BrokerError, ClientClosed, refusal
+from penstock.client.inflight import InFlight, PendingSend
+from penstock.client.instance import ClientInstance
+from penstock.client.outgoing import SendTemplate
+from penstock.client.queue import MessageQueue
+from penstock.client.queuechoice import QueueChoice, queue_of_key
+from penstock.client.route import TopicRoute
+from penstock.client.sendresult import STATUSES
+from penstock.errors import ConnectionLost, RemotingError, RemotingTimeout
+from penstock.remoting import Command, Connection, ResponseCode
+
+# Another attempt, best at another broker, may succeed (protocol 4.3).
+_RETRIED = frozenset(
+    {
+        int(ResponseCode.SYSTEM_ERROR),
+        int(ResponseCode.SYSTEM_BUSY),
+        int(ResponseCode.SERVICE_NOT_AVAILABLE),
+        int(ResponseCode.NO_PERMISSION),
+        int(ResponseCode.TOPIC_NOT_EXIST),
+        int(ResponseCode.NO_BUYER_ID),
+        int(ResponseCode.NOT_IN_CURRENT_UNIT),
+        int(ResponseCode.GO_AWAY),
+    }
+)
+_BACK_OFF = 0.05
+_MOST_BACK_OFF = 0.8
+
+Frame = Callable[[SendTemplate, int], bytes]
+Read = Callable[[Command, MessageQueue], Any]
+
+
+class Sender:
+    """Sends requests of one producer group, between the start and the close of its instance."""
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self.instance = instance
+        self.group = group
+        self.settings = instance.settings
+        self.choice = QueueChoice(self.settings.avoid_broker)
+        self.window = InFlight(self.settings.max_in_flight, self.settings.max_in_flight_bytes)
+        self._templates: dict[MessageQueue, SendTemplate] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(
+        self,
+        future: asyncio.Future[Any],
+        topic: str,
+        size: int,
+        deadline: float,
+        frame: Frame,
+        read: Read,
+        *,
+        queue: MessageQueue | None = None,
+        order_key: str | None = None,
+    ) -> None:
+        """Begin a send; ``future`` gets what ``read`` makes of the answer, or the error."""
+        _Send(self, future, topic, queue, order_key, size, deadline, frame, read).begin()
+
+    def template(self, queue: MessageQueue) -> SendTemplate:
+        """The header of sends to a queue."""
+        template = self._templates.get(queue)
+        if template is None:
+            template = self._templates[queue] = SendTemplate(self.group, queue, self.settings.default_queues)
+        return template
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run in the background; ``close`` ends it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Wait for what is under way, as long as ``close_timeout``; fail the rest."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.settings.close_timeout
+        self.window.flush()
+        while (self.window.count or self._tasks) and loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        self.window.close(ClientClosed("the producer was closed before the answer came"))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Send:
+    """One send from its first attempt to its end. Waits for nothing while all is well: no task is made."""
+
+    __slots__ = (
+        "attempts",
+        "deadline",
+        "frame",
+        "future",
+        "order_key",
+        "queue",
+        "read",
+        "sender",
+        "size",
+        "target",
+        "topic",
+        "tried",
+    )
+
+    def __init__(
+        self,
+        sender: Sender,
+        future: asyncio.Future[Any],
+        topic: str,
+        queue: MessageQueue | None,
+        order_key: str | None,
+        size: int,
+        deadline: float,
+        frame: Frame,
+        read: Callable[[Command, MessageQueue], Any],
+    ) -> None:
+        self.sender = sender
+        self.future = future
+        self.topic = topic
+        self.queue = queue
+        self.order_key = order_key
+        self.size = size
+        self.deadline = deadline
+        self.frame = frame
+        self.read = read
+        self.attempts = 0
+        self.tried: tuple[str, ...] = ()
+        self.target: MessageQueue | None = None
+
+    def begin(self) -> None:
+        """The first attempt: at once if route and connection are there, else in a task that makes them."""
+        sender = self.sender
+        route = sender.instance.routes.get(self.topic)
+        window = sender.window
+        if route is not None and window.has_room:
+            try:
+                queue = self._choose(route)
+                address = sender.instance.broker_address(queue.broker_name)
+                connection = sender.instance.ready_connection(address)
+            except RemotingError as error:
+                self.future.set_exception(error)
+                return
+            if connection is not None:
+                self._launch(window, connection, queue)
+                return
+        sender.spawn(self._prepare_and_launch(0.0))
+
+    def _choose(self, route: TopicRoute) -> MessageQueue:
+        if self.queue is not None:
+            return self.queue
+        if self.order_key is not None:
+            return queue_of_key(route, self.order_key)
+        return self.sender.choice.next(route, self.tried)
+
+    def _launch(self, window: InFlight, connection: Connection, queue: MessageQueue) -> None:
+        self.target = queue
+        self.attempts += 1
+        template = self.sender.template(queue)
+        frame = self.frame
+        pending = PendingSend(window, connection, self.size, self.deadline, self._finish)
+        window.launch(pending, lambda opaque: frame(template, opaque))
+
+    async def _prepare_and_launch(self, pause: float) -> None:
+        sender = self.sender
+        loop = asyncio.get_running_loop()
+        queue: MessageQueue | None = None
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                if pause:
+                    await asyncio.sleep(pause)
+                route = await sender.instance.route(self.topic, publish=True)
+                window = sender.window
+                await window.room(self.deadline)
+                queue = self._choose(route)
+                address = sender.instance.broker_address(queue.broker_name)
+                connection = await sender.instance.connection(address)
+                self._launch(window, connection, queue)
+        except TimeoutError:
+            where = f" to {queue.broker_name}" if queue else f" of topic {self.topic!r}"
+            self._fail(RemotingTimeout(f"a send{where} could not leave in time"))
+        except ConnectionLost as error:
+            if queue is None or loop.time() >= self.deadline:
+                self._fail(error)
+            else:
+                self._again(queue, error)
+        except Exception as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            self._fail(ClientClosed("the producer was closed before the message left"))
+            raise
+
+    def _finish(self, answer: Command | None, error: Exception | None) -> None:
+        queue = self.target
+        assert queue is not None
+        if self.future.done():
+            return
+        if answer is None:
+            assert error is not None
+            if isinstance(error, ConnectionLost):
+                self._again(queue, error)
+            else:
+                self.sender.choice.failed(queue.broker_name)
+                self._fail(error)
+        elif answer.code in STATUSES:
+            try:
+                self.future.set_result(self.read(answer, queue))
+            except RemotingError as unreadable:
+                self.future.set_exception(unreadable)
+        else:
+            refused = refusal(answer, self.sender.instance.broker_address(queue.broker_name))
+            if answer.code in _RETRIED and self.attempts <= self.sender.settings.send_retries:
+                self._again(queue, refused)
+            else:
+                self._fail(refused)
+
+    def _again(self, queue: MessageQueue, error: Exception) -> None:
+        """Another attempt, after a pause that grows; the message keeps its unique key."""
+        loop = asyncio.get_running_loop()
+        sender = self.sender
+        sender.choice.failed(queue.broker_name)
+        self.tried = (*self.tried, queue.broker_name)
+        pause = min(_BACK_OFF * 2 ** len(self.tried), _MOST_BACK_OFF) if len(self.tried) > 1 else 0.0
+        if isinstance(error, BrokerError):
+            pause = max(pause, _BACK_OFF)
+        if sender.instance.closed or loop.time() + pause >= self.deadline:
+            self._fail(error)
+        else:
+            sender.spawn(self._prepare_and_launch(pause))
+
+    def _fail(self, error: Exception) -> None:
+        if not self.future.done():
+            if len(self.tried) > 1:
+                error.add_note(f"after {len(self.tried)} attempts, at {', '.join(self.tried)}")
+            self.future.set_exception(error)
