@@ -8,6 +8,7 @@ import typer
 
 from penstock.bench.command import app as bench_app
 from penstock.cli.configuration import app as config_app
+from penstock.cli.namesrv import namesrv
 from penstock.cli.querying import sql
 from penstock.cli.sending import send
 from penstock.cli.sparking import app as spark_app
@@ -27,6 +28,7 @@ app.add_typer(bench_app, name="bench")
 app.command("send")(send)
 app.command("tail")(tail)
 app.command("sql")(sql)
+app.command("namesrv")(namesrv)
 
 
 def _show_version(wanted: bool) -> None:

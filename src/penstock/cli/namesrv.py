@@ -1,0 +1,33 @@
+"""``penstock namesrv``: a name server alone, for brokers of Penstock and of RocketMQ."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def namesrv(
+    host: Annotated[str, typer.Option(help="Address; 0.0.0.0 for every interface.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 9876,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one object instead of text.")] = False,
+) -> None:
+    """Run a name server until it is told to stop."""
+    from penstock.namesrv import NameServerService
+    from penstock.remoting.loop import run, until_stopped
+
+    async def serve() -> None:
+        service = NameServerService()
+        address = await service.start(host, port)
+        if as_json:
+            print(json.dumps({"address": address}), flush=True)
+        else:
+            print(f"name server on {address}; Ctrl+C stops it", flush=True)
+            print(f"  brokers: penstock up --namesrv {address}   or namesrvAddr={address}", flush=True)
+        try:
+            await until_stopped()
+        finally:
+            await service.stop()
+
+    run(serve())
