@@ -37,7 +37,7 @@ _WORDS = {
     "zero": "zeros where a record should be",
     "magic": "no record begins here: neither of the two magic codes",
     "length": "a record whose lengths contradict each other",
-    "crc": "a record whose body does not have its CRC",
+    "crc": "a record that does not have its CRC",
     "offset": "a record that says it lies elsewhere",
     "short": "a record that goes on behind the end of its file",
     "torn": "a record of which whole sectors are zeros",
