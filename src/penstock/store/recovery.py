@@ -2,8 +2,8 @@
 with it.
 
 The log decides. Queues and index are believed as far as their recorded position (``penstock.position``) says
-they were synced, and are dispatched again from there. Times decide nothing but which of two records that claim
-one place in a queue is the older one.
+they were synced, and are dispatched again from there. Times decide nothing but which of two records that
+claim one place in a queue is the older one.
 """
 
 from __future__ import annotations
