@@ -187,8 +187,14 @@ class StoreConfig:
         return frozenset(int(hour) for hour in self.delete_when.split(";"))
 
     def replace(self, **changes: Any) -> StoreConfig:
-        """A copy with some settings changed, checked like any other."""
+        """A copy with some settings changed, checked like any other; itself if they are so already."""
+        if all(_same(getattr(self, name, _same), value) for name, value in changes.items()):
+            return self
         return dataclasses.replace(self, **changes)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
 
 
 LIMITS: dict[str, Limits] = {
