@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.bench import peer
+from penstock.bench import peer, store
 from penstock.bench.child import Child, ChildFailed
 from penstock.bench.copying import copy_store
+from penstock.bench.logs import write_log
 from penstock.bench.machine import bare_rate, filesystem, fingerprint, rss_anon, sync_latency
 from penstock.bench.row import Row
 from penstock.bench.session import Scale, Session
@@ -151,3 +153,45 @@ def test_report_is_drawn_for_people(tmp_path: Path) -> None:
     assert any("busy" in line for line in conditions(report))
     draw(report, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def rows_until(error: BaseException | None) -> Callable[..., Iterator[Row]]:
+    def group(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row]:
+        yield Row("a", "put", "messages/s", 4e5, 2e5, 1.3)
+        if error is not None:
+            raise error
+
+    return group
+
+
+@pytest.mark.parametrize(
+    ("error", "keys", "told"),
+    [
+        (None, 2, []),
+        (ChildFailed("it ended"), 2, ["group: it ended"]),
+        (KeyboardInterrupt(), 1, ["interrupted"]),
+    ],
+)
+def test_figures_outlive_what_ends_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException | None, keys: int, told: list[str]
+) -> None:
+    monkeypatch.setattr(store, "_GROUPS", (rows_until(error), rows_until(None)))
+    report = store.run(tmp_path, peer="none", scale=Scale.quick(), patterns=[], progress=lambda text: None)
+    assert len(report["rows"]) == keys
+    assert (report["complete"], report["failures"]) == (error is None, told)
+    assert list(tmp_path.iterdir()) == []
+    assert any("Not everything" in line for line in conditions(report)) == (error is not None)
+
+
+def test_shared_log_can_be_opened_as_it_was_killed_again_and_again(tmp_path: Path) -> None:
+    with Session(tmp_path, Scale.quick(), False, lambda text: None) as session:
+        log = write_log(session, "ours", [Work(100, batch=10), Work(28, first=100)])
+        assert len(log.memory) == 2
+        for _ in range(2):
+            log.restore()
+            assert (log.folder / "abort").exists()
+            with session.ours() as child:
+                child.ask("open", dir=str(log.folder), config=session.config("async"))
+                assert child.ask("get")["count"] == 128
+                child.ask("close")
+            assert not (log.folder / "abort").exists()

@@ -2,104 +2,80 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import Any
 
+from penstock.bench.logs import SharedLog, write_log
 from penstock.bench.row import Row
-from penstock.bench.session import Session, median
+from penstock.bench.session import RECORD, Session, median
 from penstock.bench.work import Work
 
-_RECORD = 310
 _BLOCK = 4096
 _MEMORY_LIMIT = 100 << 20
 _OPEN_LIMIT = 2.0
 
 
 def open_rows(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row]:
-    """After a clean close, after a kill, and with queues and index gone."""
+    """After a kill, after a clean close, and with queues and index gone."""
     keys = {
-        "open-clean": ("open after a clean close", "open", 5.0),
         "open-killed": ("open after a kill", "open", 4.0),
+        "open-clean": ("open after a clean close", "open", 5.0),
         "rebuild": ("rebuild of all queues and the index", "rebuild", 5.0),
     }
     chosen = {key: row for key, row in keys.items() if wanted(key)}
     if not chosen:
         return
     size = f"{session.scale.log_bytes / 1e9:.1f} GB log"
-    with ExitStack() as stack:
-        clean: dict[str, Path] = {}
-        killed: dict[str, Path] = {}
+    logs = {side: session.log(side) for side in session.sides()}
+    for key, (text, do, at_least) in chosen.items():
         for side in session.sides():
-            clean[side] = stack.enter_context(session.folder())
-            write_log(session, side, clean[side], kill=False)
-            if "open-killed" in chosen:
-                killed[side] = stack.enter_context(session.folder())
-                write_log(session, side, killed[side], kill=True)
-        for key, (text, do, at_least) in chosen.items():
-            stores = killed if key == "open-killed" else clean
-            if session.with_peer:
-                # Once unmeasured: the JVM compiles what recovery needs.
-                _open_copy(session, "peer", stores["peer"], do)
-            figures = session.compare(text, partial(_open_side, session, stores, do))
-            yield Row(
-                key,
-                f"{text}, {size}",
-                "s",
-                median(figures["ours"]),
-                median(figures["peer"]) if "peer" in figures else None,
-                at_least,
-                lower_is_better=True,
-                detail={"rounds": figures},
-            )
+            # Once unmeasured: the JVM compiles what recovery needs, and what was killed is closed cleanly.
+            session.progress(f"{text}: {side}, unmeasured")
+            _open(session, side, logs[side], "open" if side == "ours" else do, killed=key == "open-killed")
+        figures = session.compare(text, partial(_open_side, session, logs, do, key == "open-killed"))
+        yield Row(
+            key,
+            f"{text}, {size}",
+            "s",
+            median(figures["ours"]),
+            median(figures["peer"]) if "peer" in figures else None,
+            at_least,
+            lower_is_better=True,
+            detail={"rounds": figures},
+        )
 
 
-def write_log(session: Session, side: str, folder: Path, *, kill: bool, **options: Any) -> dict[str, Any]:
-    """A log of the scale's size, in four parts; RssAnon after each. Closed, or killed when all is visible."""
-    session.progress(f"{side} writes {session.scale.log_bytes / 1e9:.2f} GB")
-    part = Work(max(64, session.scale.log_bytes // _RECORD // 4), batch=64)
-    memory = []
+def _open(session: Session, side: str, log: SharedLog, do: str, *, killed: bool) -> float:
+    """Open it as it was killed, else as it was closed last; closed cleanly afterwards."""
+    if killed:
+        log.restore()
+        session.settle()
     with session.side(side) as child:
-        child.ask("open", dir=str(folder), config=session.config("async", **options))
-        for _ in range(4):
-            memory.append(child.ask("put", **part.command())["rss_anon"])
-        answer = child.ask("kill" if kill else "close")
-        if kill:
-            child.wait_killed()
-    return {**answer, "memory": memory}
-
-
-def _open_copy(session: Session, side: str, source: Path, do: str, **options: Any) -> float:
-    with session.copy(source) as folder, session.side(side) as child:
-        answer = child.ask(do, dir=str(folder), config=session.config("async", **options), wait=True)
+        config = session.config("async", **log.options)
+        answer = child.ask(do, dir=str(log.folder), config=config, wait=True)
         child.ask("close")
     return float(answer["seconds"])
 
 
-def _open_side(session: Session, stores: Mapping[str, Path], do: str, side: str) -> float:
-    return _open_copy(session, side, stores[side], do)
+def _open_side(session: Session, logs: Mapping[str, SharedLog], do: str, killed: bool, side: str) -> float:
+    return _open(session, side, logs[side], do, killed=killed)
 
 
 def growth_rows(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row]:
-    """Our opening time with 8 segments against 1: after a close, and after a kill soon after a checkpoint."""
-    options = {"mappedFileSizeCommitLog": session.scale.segment_bytes}
-    for killed in (False, True):
-        key = "growth-killed" if killed else "growth-clean"
-        if not wanted(key):
-            continue
+    """Our opening time with 8 segments against 1: after a kill soon after a checkpoint, and after a close."""
+    chosen = [key for key in ("growth-killed", "growth-clean") if wanted(key)]
+    if not chosen:
+        return
+    logs = {str(segments): _write_segments(session, segments) for segments in (8, 1)}
+    for key in chosen:
+        killed = key == "growth-killed"
         text = f"open after a {'kill' if killed else 'clean close'}, log of 8 segments against 1"
-        with session.folder() as one, session.folder() as eight:
-            for segments, folder in ((1, one), (8, eight)):
-                session.progress(f"{text}: writing {segments}")
-                _write_segments(session, folder, segments, kill=killed)
-            turns = {
-                "8": partial(_open_copy, session, "ours", eight, "open", **options),
-                "1": partial(_open_copy, session, "ours", one, "open", **options),
-            }
-            figures = session.alternate(text, turns)
+        for log in logs.values():
+            _open(session, "ours", log, "open", killed=True)
+        turns = {
+            name: partial(_open, session, "ours", log, "open", killed=killed) for name, log in logs.items()
+        }
+        figures = session.alternate(text, turns)
         yield Row(
             key,
             text,
@@ -113,27 +89,20 @@ def growth_rows(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row
         )
 
 
-def _write_segments(session: Session, folder: Path, segments: int, *, kill: bool) -> None:
+def _write_segments(session: Session, segments: int) -> SharedLog:
+    """So many segments but a half; a checkpoint passes, then a little more is written behind it."""
     size = session.scale.segment_bytes
-    count = int(size * (segments - 0.5)) // _RECORD
-    with session.ours() as child:
-        child.ask("open", dir=str(folder), config=session.config("async", mappedFileSizeCommitLog=size))
-        child.ask("put", **Work(count, batch=64).command())
-        if kill:
-            # Let a thorough flush and the checkpoint pass, then leave something behind them.
-            time.sleep(12.0 if session.scale.rounds > 1 else 2.0)
-            child.ask("put", **Work(1000, first=count).command())
-            child.ask("kill")
-            child.wait_killed()
-        else:
-            child.ask("close")
+    session.progress(f"ours writes {segments} segments")
+    count = int(size * (segments - 0.5)) // RECORD
+    parts = [Work(count, batch=64), Work(1000, first=count)]
+    rest = session.scale.checkpoint_seconds
+    return write_log(session, "ours", parts, rest=rest, mappedFileSizeCommitLog=size)
 
 
 def memory_rows(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row]:
     """Anonymous memory: the most that was seen anywhere, and whether it stays while a store grows."""
     if wanted("memory-flat"):
-        with session.folder() as folder:
-            memory = write_log(session, "ours", folder, kill=False)["memory"]
+        memory = session.log("ours").memory
         yield Row(
             "memory-flat",
             "RssAnon after the whole log against after its first quarter",

@@ -109,20 +109,30 @@ def sync_rows(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row]:
     futures = PutCase(
         "put-sync-64-futures",
         "put_async, sync flush, 64 in flight on one loop, 1 KiB",
-        replace(grouped, in_flight=64),
+        replace(grouped, n=grouped.n * 2, in_flight=64),
         "sync",
         3.0,
     )
-    for case in (threads, futures):
-        if not wanted(case.key):
-            continue
-        figures = session.compare(case.text, partial(_rate, session, case))
-        at_least = case.at_least
-        if case is futures and "peer" in figures:
-            # Of a group of 64 per sync nothing can do more than 64 / latency.
-            p50 = sync_latency(session.directory)["p50_us"] / 1e6
-            at_least = min(at_least, 0.6 * 64 / p50 / median(figures["peer"]))
-        yield _row(case, figures, at_least)
+    if wanted(threads.key):
+        yield _row(threads, session.compare(threads.text, partial(_rate, session, threads)))
+    if wanted(futures.key):
+        yield _futures_row(session, futures)
+
+
+def _futures_row(session: Session, case: PutCase) -> Row:
+    """Held against RocketMQ, or against 64 messages per sync of the bare disk where that asks for less."""
+    turns: dict[str, Callable[[], float]] = {
+        side: partial(_rate, session, case, side) for side in session.sides()
+    }
+    turns["disk"] = lambda: sync_latency(session.directory)["p50_us"]
+    figures = session.alternate(case.text, turns)
+    p50 = median(figures.pop("disk"))
+    bound = 0.6 * 64 / (p50 / 1e6)
+    at_least = case.at_least
+    if "peer" in figures:
+        at_least = min(at_least, bound / median(figures["peer"]))
+    row = _row(case, figures, at_least)
+    return replace(row, detail={**row.detail, "fdatasync_p50_us": p50, "bound": bound})
 
 
 def _one_writer(session: Session, case: PutCase) -> Iterator[Row]:
@@ -198,7 +208,9 @@ def _against_sqlite(session: Session, case: PutCase, synchronous: sqlite.Synchro
         with session.folder() as folder:
             folder.mkdir()
             database = folder / "messages.db"
-            return sqlite.put_rate(database, case.work, synchronous=synchronous, per_commit=per_commit)
+            # Fewer than ours puts, as each takes so much longer: a smaller table is no disadvantage.
+            work = replace(case.work, n=min(case.work.n, session.scale.sqlite_messages))
+            return sqlite.put_rate(database, work, synchronous=synchronous, per_commit=per_commit)
 
     def bare() -> float:
         synced = case.flush == "sync"

@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.bench.child import Child
-from penstock.bench.copying import copy_store
+from penstock.bench.logs import SharedLog, write_log
 from penstock.bench.work import Work
 
 Flush = str
+RECORD = 310
+"""Bytes of a record of the works with 128 bytes of body, nearly."""
 _JAVA_FLUSH = {"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}
 
 
@@ -30,10 +32,12 @@ class Scale:
     async_messages: int = 600_000
     sync_messages: int = 20_000
     grouped_messages: int = 100_000
+    sqlite_messages: int = 60_000
     read_messages: int = 1_000_000
-    queries: int = 50_000
+    queries: int = 20_000
     log_bytes: int = 900_000_000
     segment_bytes: int = 64 << 20
+    checkpoint_seconds: float = 12.0
     many_queues: int = 8000
 
     @classmethod
@@ -44,10 +48,12 @@ class Scale:
             async_messages=20_000,
             sync_messages=500,
             grouped_messages=4000,
+            sqlite_messages=2000,
             read_messages=20_000,
             queries=1000,
             log_bytes=20_000_000,
             segment_bytes=4 << 20,
+            checkpoint_seconds=1.0,
             many_queues=400,
         )
 
@@ -66,6 +72,7 @@ class Session:
     with_peer: bool
     progress: Callable[[str], None]
     peak: dict[str, int] = field(default_factory=lambda: {"ours": 0, "peer": 0})
+    _logs: dict[str, SharedLog] = field(default_factory=dict)
     _jvm: Child | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -75,6 +82,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self.hurry()
         self.stop_jvm()
 
     # -- sides --------------------------------------------------------------------------------------------
@@ -108,9 +117,20 @@ class Session:
             self._jvm.close()
             self._jvm = None
 
+    def hurry(self) -> None:
+        """Do not wait for the JVM to end by itself: the run was interrupted."""
+        if self._jvm is not None:
+            self._jvm.patience = 0.0
+
     def side(self, name: str) -> Any:
         """The context manager of a side by its name."""
         return self.ours() if name == "ours" else self.theirs()
+
+    def fresh(self, name: str) -> Any:
+        """A process of a side that nothing was measured in, and that may be killed."""
+        from penstock.bench.peer import Peer
+
+        return self.ours() if name == "ours" else Peer("StorePeer")
 
     def _warm_up(self, jvm: Child) -> None:
         self.progress("warming up the JVM")
@@ -132,22 +152,26 @@ class Session:
 
     # -- folders ------------------------------------------------------------------------------------------
 
+    def new_folder(self) -> Path:
+        """A place for a store, which stays until the end of the run."""
+        return self.directory / f"store-{next(self._numbers)}"
+
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """A store's place that is gone afterwards."""
-        path = self.directory / f"store-{next(self._numbers)}"
+        path = self.new_folder()
         try:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
-    @contextmanager
-    def copy(self, source: Path) -> Iterator[Path]:
-        """A copy with a warm page cache and nothing left to write back."""
-        with self.folder() as path:
-            copy_store(source, path)
-            self.settle()
-            yield path
+    def log(self, side: str) -> SharedLog:
+        """The log of the scale's size that a side wrote, in four parts; written when first asked for."""
+        if side not in self._logs:
+            self.progress(f"{side} writes {self.scale.log_bytes / 1e9:.2f} GB")
+            part = Work(max(64, self.scale.log_bytes // RECORD // 4), batch=64)
+            self._logs[side] = write_log(self, side, [part] * 4)
+        return self._logs[side]
 
     @staticmethod
     def settle() -> None:

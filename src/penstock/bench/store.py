@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import signal
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.bench import opens, puts, reads
+from penstock.bench.child import ChildFailed
 from penstock.bench.machine import fingerprint, load_average, sync_latency
 from penstock.bench.row import Row
 from penstock.bench.session import Scale, Session
@@ -42,7 +46,11 @@ def run(
     progress: Callable[[str], None],
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> dict[str, Any]:
-    """Do the rows whose key fits one of ``patterns`` (all without any) and return the report."""
+    """Do the rows whose key fits one of ``patterns`` (all without any) and return the report.
+
+    What was measured is in it even if not all could be: ``complete`` says so, ``failures`` why. An interrupt
+    (SIGINT) ends the run after the turn it came in, and the report is returned all the same.
+    """
 
     def wanted(key: str) -> bool:
         return not patterns or any(fnmatch.fnmatch(key, pattern) for pattern in patterns)
@@ -63,11 +71,23 @@ def run(
             "rounds": scale.rounds,
         }
         rows: list[Row] = []
+        failures: list[str] = []
+        report.update(complete=False, failures=failures)
         session = stack.enter_context(Session(place, scale, peer == "rocketmq", progress))
-        for group in _GROUPS:
-            for row in group(session, wanted):
-                rows.append(row)
-                on_row(row)
+        try:
+            for group in _GROUPS:
+                try:
+                    for row in group(session, wanted):
+                        rows.append(row)
+                        on_row(row)
+                except (ChildFailed, AssertionError) as error:
+                    # One work that fails must not cost the figures of the others.
+                    failures.append(f"{group.__name__}: {error}")
+                    progress(failures[-1])
+            report["complete"] = not failures
+        except KeyboardInterrupt:
+            failures.append("interrupted")
+            session.hurry()
         report["load_average_after"] = load_average()
         report["rows"] = [row.to_json() for row in rows]
     return report
@@ -129,6 +149,8 @@ def conditions(report: dict[str, Any]) -> list[str]:
         f"fdatasync of 1 KiB: p50 {sync['p50_us']:.0f} us, p99 {sync['p99_us']:.0f} us; "
         f"load average {before:.2f} before, {after:.2f} after; median of {report['rounds']} rounds",
     ]
+    if not report.get("complete", True):
+        lines.append(f"Not everything was measured: {'; '.join(report['failures'])}")
     if before > BUSY:
         lines.append(f"The machine was busy before the bench began (load {before:.2f}): run it alone.")
     return lines
@@ -149,14 +171,27 @@ def bench_store(
     scale = Scale.quick() if quick else Scale()
     if rounds is not None:
         scale = replace(scale, rounds=rounds)
-    with errors.status("starting") as status:
+    began = time.monotonic()
+
+    def stamp(text: str) -> str:
+        passed = int(time.monotonic() - began)
+        return f"[{passed // 60:2}:{passed % 60:02}] {text}"
+
+    with errors.status("starting") as status, _terminated_as_interrupted():
+
+        def progress(text: str) -> None:
+            if errors.is_terminal:
+                status.update(stamp(text))
+            else:
+                errors.print(stamp(text), highlight=False, markup=False)
+
         report = run(
             directory,
             peer=peer,
             scale=scale,
             patterns=patterns or [],
-            progress=lambda text: status.update(text) if errors.is_terminal else None,
-            on_row=lambda row: errors.print(progress_line(row), highlight=False),
+            progress=progress,
+            on_row=lambda row: errors.print(stamp(progress_line(row)), highlight=False, markup=False),
         )
     if plot is not None:
         from penstock.bench.plot import draw
@@ -171,7 +206,22 @@ def bench_store(
         console.print(table(report))
         for line in conditions(report):
             console.print(line, highlight=False)
-    return 0
+    if "interrupted" in report["failures"]:
+        return 130
+    return 0 if report["complete"] else 1
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does: with the figures so far. Only the main thread may set that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def progress_line(row: Row) -> str:
