@@ -84,6 +84,15 @@ def test_unit_that_fires_before_its_message_wants_to_is_located(path: Path) -> N
     assert ("timer-unit", SECOND, unit + 16) in [place(fault, path) for fault in report.faults]
 
 
+def test_units_that_were_cut_and_left_are_no_damage(path: Path) -> None:
+    """RocketMQ sets the end of its timer log back and leaves the bytes."""
+    leftover = struct.pack(">iqIqiqiiq", UNIT, -1, 1, 1_700_000_000_000, 1000, 1 << 40, 200, 0, 0)
+    overwrite(path / SECOND, 16 * UNIT, leftover)
+    report = verify_store(str(path))
+    assert report.faults == []
+    assert ("timer-unit", SECOND, 16 * UNIT + 28) in [place(note, path) for note in report.notes]
+
+
 def test_blank_that_does_not_close_its_file_is_located(path: Path) -> None:
     flip(path / FIRST, BLANK_AT + 3)
     assert place(only(path), path) == ("timer-unit", FIRST, BLANK_AT)

@@ -151,10 +151,10 @@ class TimerVerifier:
             if file.size != self._file_size:
                 continue  # told of with the sizes of all files
             if file.begin % self._file_size:
-                self._tell_log(file.begin, "a name that is no offset of a timer log file", file)
+                self._tell_log(file.begin, "a name that is no offset of a timer log file", file, note=False)
                 continue
             if before is not None and file.begin != before.begin + self._file_size:
-                self._tell_log(file.begin, f"a gap behind the file of {before.begin}", file)
+                self._tell_log(file.begin, f"a gap behind the file of {before.begin}", file, note=False)
             self._files[file.begin] = before = file
 
     @property
@@ -165,9 +165,23 @@ class TimerVerifier:
     def _units_per_file(self) -> int:
         return (self._file_size - TIMER_BLANK_SIZE) // TIMER_UNIT_SIZE
 
+    def _is_open(self, position: int) -> bool:
+        """Whether nobody said that the timer log is on disk there: a kill leaves anything, and RocketMQ
+        leaves what it cut.
+        """
+        flushed = self._checkpoint.last_timer_log_flush_position
+        return position >= flushed and (flushed > 0 or not self._directory.is_closed)
+
     def _tell_log(
-        self, position: int, found: str, file: QueueFile | None = None, *, note: bool = False, field: int = 0
+        self,
+        position: int,
+        found: str,
+        file: QueueFile | None = None,
+        *,
+        note: bool | None = None,
+        field: int = 0,
     ) -> None:
+        note = self._is_open(position) if note is None else note
         file = file or self._files[position - position % self._file_size]
         hint = "" if note else "messages of this place may come late, twice or not at all"
         offset = position - file.begin + field
@@ -193,9 +207,7 @@ class TimerVerifier:
                 self.units += 1
                 self._check_unit(unit)
             else:
-                # Behind what was flushed a kill may leave anything; recovery cuts there.
-                note = not directory.is_closed and position >= flushed
-                self._tell_log(position, f"no timer unit: {data[:28].hex()}…", note=note)
+                self._tell_log(position, f"no timer unit: {data[:28].hex()}…")
         for begin in sorted(self._files)[:-1]:
             self._check_blank(begin)
         return end
@@ -245,7 +257,8 @@ class TimerVerifier:
             return
         if place >= self._log_end:
             wrong = f"points at {place}, behind the end of the log at {self._log_end}"
-            self._tell_log(unit.position, wrong, note=not self._directory.is_closed, field=28)
+            killed = not self._directory.is_closed
+            self._tell_log(unit.position, wrong, note=killed or self._is_open(unit.position), field=28)
             return
         record = self._record(place, unit.size)
         if record is None or record.topic != TIMER_TOPIC:
@@ -361,7 +374,7 @@ class TimerVerifier:
                 first, lost = (first if lost else position), lost + 1
             elif slot.last_position < position:
                 wrong = f"ends at {slot.last_position}, but the unit at {position} belongs to it"
-                self._tell_wheel(offset + 16, wrong, note=not self._directory.is_closed)
+                self._tell_wheel(offset + 16, wrong, note=self._is_open(position))
         if lost:
             wrong = f"no slot for {lost} units of the timer log from {first} on"
             self._tell_wheel(0, wrong, note=True)
