@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "remoting": {"message", "_native", *BASE},
     "namesrv": BELOW_STORE | {"store", "remoting"},
     "broker": BELOW_STORE | {"store", "remoting", "namesrv"},
-    "client": {"remoting", "message", *BASE},
+    "client": {"remoting", "message", "format", "_native", *BASE},
     "spark": {"format", "_native", "files", "store", "client", "message", *BASE},
     "cli": ANYTHING,
     "console": ANYTHING,
