@@ -11,19 +11,44 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.config.aliases import ALIASES, field_of, translate_value
+from penstock.config.aliases import ALIASES, translate_value
+from penstock.config.broker import BROKER_ALIASES, BROKER_TYPES, BrokerConfig, check_broker
 from penstock.config.properties import parse_properties
-from penstock.config.schema import LIMITS, TYPES, StoreConfig, check
+from penstock.config.schema import TYPES, StoreConfig, check, group_of
 from penstock.errors import ConfigError
 
 ENV_PREFIX = "PENSTOCK_"
-_GROUPS = ("behaviour", "performance")
+_GROUPS = ("behaviour", "performance", "broker")
 _MAX_FILE_SIZE = 1 << 20
 _SIZE_SUFFIXES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Which settings a source may hold, and how each is checked."""
+
+    types: Mapping[str, type]
+    aliases: Mapping[str, str]
+
+    def field_of(self, key: str) -> str:
+        """Our name of a key; a key that is no alias comes back as it is."""
+        return self.aliases.get(key, key)
+
+    def group_of(self, field: str) -> str:
+        """The table of a TOML file that a setting may stand in."""
+        return group_of(field) if field in TYPES else "broker"
+
+    def check(self, field: str, value: Any, *, source: str) -> Any:
+        return (check if field in TYPES else check_broker)(field, value, source=source)
+
+
+STORE = Schema(TYPES, ALIASES)
+BROKER = Schema({**TYPES, **BROKER_TYPES}, {**ALIASES, **BROKER_ALIASES})
 
 
 def load_config(
@@ -36,8 +61,27 @@ def load_config(
     A flag whose value is None counts as not given. A ``broker.conf`` is a whole broker's file: keys that are
     no setting of a store are passed over there (``unused_keys`` lists them). Elsewhere they are an error.
     """
+    values, origins = _load(STORE, file, env, flags or {})
+    return StoreConfig(**values), origins
+
+
+def load_broker_config(
+    file: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] = os.environ,
+    flags: Mapping[str, Any] | None = None,
+) -> tuple[BrokerConfig, dict[str, str]]:
+    """As ``load_config``, for a broker and its store: the same sources hold the settings of both."""
+    values, origins = _load(BROKER, file, env, flags or {})
+    store = StoreConfig(**{field: value for field, value in values.items() if field in TYPES})
+    own = {field: value for field, value in values.items() if field in BROKER_TYPES}
+    return BrokerConfig(store=store, **own), origins
+
+
+def _load(
+    schema: Schema, file: str | os.PathLike[str] | None, env: Mapping[str, str], flags: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
     values: dict[str, Any] = {}
-    origins = dict.fromkeys(TYPES, "default")
+    origins = dict.fromkeys(schema.types, "default")
 
     def take(source: Mapping[str, tuple[Any, str]]) -> None:
         for field, (value, origin) in source.items():
@@ -46,10 +90,10 @@ def load_config(
 
     chosen = file if file is not None else env.get(ENV_PREFIX + "CONFIG") or None
     if chosen is not None:
-        take(_from_file(Path(chosen)))
-    take(_from_env(env))
-    take(_from_flags(flags or {}))
-    return StoreConfig(**values), origins
+        take(_from_file(schema, Path(chosen)))
+    take(_from_env(schema, env))
+    take(_from_flags(schema, flags))
+    return values, origins
 
 
 def unused_keys(file: str | os.PathLike[str]) -> list[str]:
@@ -57,13 +101,13 @@ def unused_keys(file: str | os.PathLike[str]) -> list[str]:
     path = Path(file)
     if path.suffix == ".toml":
         return []
-    return [key for key in _read_properties(path) if field_of(key) not in TYPES]
+    return [key for key in _read_properties(path) if STORE.field_of(key) not in STORE.types]
 
 
-def convert(field: str, value: Any, *, source: str) -> Any:
+def convert(field: str, value: Any, *, source: str, schema: Schema = STORE) -> Any:
     """A value as written by a person, as the field's type: ``"true"``, ``"64MiB"``, ``ASYNC_FLUSH``."""
     value = translate_value(field, value)
-    expected = TYPES[field]
+    expected = schema.types[field]
     if isinstance(value, str):
         text = value.strip()
         if expected is bool and text.lower() in _TRUE + _FALSE:
@@ -72,7 +116,7 @@ def convert(field: str, value: Any, *, source: str) -> Any:
             value = _whole_number(text, value)
         else:
             value = text
-    return check(field, value, source=source)
+    return schema.check(field, value, source=source)
 
 
 def _whole_number(text: str, otherwise: str) -> int | str:
@@ -80,46 +124,58 @@ def _whole_number(text: str, otherwise: str) -> int | str:
     return int(found[1].replace("_", "")) * _SIZE_SUFFIXES[found[2]] if found else otherwise
 
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+def _from_flags(schema: Schema, flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     given = {key: value for key, value in flags.items() if value is not None}
-    return _collect(given, {key: f"flag {key}" for key in given})
+    return _collect(schema, given, {key: f"flag {key}" for key in given})
 
 
-def _from_env(env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+def _from_env(schema: Schema, env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     # Other variables share the prefix (PENSTOCK_CONFIG, PENSTOCK_SETUP): look fields up, not variables.
-    names = {field: ENV_PREFIX + field.upper() for field in TYPES}
+    names = {field: ENV_PREFIX + field.upper() for field in schema.types}
     given = {field: env[name] for field, name in names.items() if name in env}
-    return _collect(given, {field: f"environment {names[field]}" for field in given})
+    return _collect(schema, given, {field: f"environment {names[field]}" for field in given})
 
 
-def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
+def _from_file(schema: Schema, path: Path) -> dict[str, tuple[Any, str]]:
     if path.suffix == ".toml":
         given, places = _read_toml(path)
+        # One file serves the broker and the commands on its store: these pass over what is the broker's.
+        given = {
+            key: value
+            for key, value in given.items()
+            if schema.field_of(key) in schema.types or BROKER.field_of(key) not in BROKER.types
+        }
     else:
-        given = {key: value for key, value in _read_properties(path).items() if field_of(key) in TYPES}
+        given = {
+            key: value
+            for key, value in _read_properties(path).items()
+            if schema.field_of(key) in schema.types
+        }
         places = dict.fromkeys(given, str(path))
-    return _collect(given, {key: f"file {place}" for key, place in places.items()})
+    return _collect(schema, given, {key: f"file {places[key]}" for key in given})
 
 
-def _collect(given: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+def _collect(
+    schema: Schema, given: Mapping[str, Any], sources: Mapping[str, str]
+) -> dict[str, tuple[Any, str]]:
     """Names to fields, values to types. Two names of one field in one source are refused: which was meant?"""
     found: dict[str, tuple[Any, str]] = {}
     named: dict[str, str] = {}
     for key, value in given.items():
-        field, source = field_of(key), sources[key]
-        if field not in TYPES:
-            raise _unknown(key, source)
+        field, source = schema.field_of(key), sources[key]
+        if field not in schema.types:
+            raise _unknown(schema, key, source)
         if field in found:
             raise ConfigError(
                 f"{named[field]} and {key} (from {source}) are one setting", key=key, source=source
             )
         named[field] = key
-        found[field] = (convert(field, value, source=source), source)
+        found[field] = (convert(field, value, source=source, schema=schema), source)
     return found
 
 
-def _unknown(key: str, source: str) -> ConfigError:
-    near = difflib.get_close_matches(key, [*TYPES, *ALIASES], n=1)
+def _unknown(schema: Schema, key: str, source: str) -> ConfigError:
+    near = difflib.get_close_matches(key, [*schema.types, *schema.aliases], n=1)
     hint = f"did you mean {near[0]}?" if near else "`penstock config show` lists them"
     return ConfigError(f"{key} (from {source}): no such setting", key=key, source=source, hint=hint)
 
@@ -159,10 +215,12 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         inner = value.items() if key in _GROUPS and isinstance(value, dict) else [(key, value)]
         for name, setting in inner:
             place = f"{path} [{key}]" if name != key else str(path)
-            field = field_of(name)
-            if field in TYPES and key in _GROUPS and LIMITS[field].group != key:
+            field = BROKER.field_of(name)
+            if field in BROKER.types and key in _GROUPS and BROKER.group_of(field) != key:
                 raise ConfigError(
-                    f"{name} (from file {place}) belongs in [{LIMITS[field].group}]", key=name, source=place
+                    f"{name} (from file {place}) belongs in [{BROKER.group_of(field)}]",
+                    key=name,
+                    source=place,
                 )
             if name in given:
                 raise ConfigError(f"{name} (from file {place}) is set twice", key=name, source=place)

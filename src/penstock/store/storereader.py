@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from penstock._native.reading import GetResult, matching
@@ -69,6 +69,18 @@ class StoreReader:
         codes, resolve = tag_codes(tags), self._resolve(queue, tags)
         return get_messages(self._reader, queue, self._log.view, offset, count, codes, max_bytes, resolve)
 
+    def get_tagged(
+        self, topic: str, queue_id: int, offset: int, count: int, codes: Collection[int]
+    ) -> GetResult:
+        """As ``get``, for messages whose tags have one of these hashes. At most 64 of them."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or self._closed:
+            self._check_open()
+            return GetResult("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        resolve = self._resolve(queue, "")
+        view = self._log.view
+        return get_messages(self._reader, queue, view, offset, count, list(codes), MAX_BYTES, resolve)
+
     def _resolve(self, queue: Any, tags: str | None) -> Any:
         if tags is None or not self.config.enable_consume_queue_ext:
             return None
@@ -119,6 +131,11 @@ class StoreReader:
             else []
         )
 
+    @property
+    def index_last_update(self) -> tuple[int, int]:
+        """Store time and end of the newest message that can be found by key; zeros when there is none."""
+        return self._parts.index.last_update if self._parts.index is not None else (0, 0)
+
     def lookup(self, place: int | str) -> StoredMessage | None:
         """The message at a physical offset, or with an offset message id; None if there is none."""
         self._check_open()
@@ -163,6 +180,16 @@ class StoreReader:
         queue = self._queues.find(topic, queue_id)
         unit = queue.unit(offset) if queue is not None else None
         return (unit.physical_offset, unit.size, unit.tags_code) if unit is not None else None
+
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether there is a message at this queue offset, near enough to the log's end to be cached."""
+        unit = self.queue_unit(topic, queue_id, offset)
+        return unit is not None and self._log.max_offset - unit[0] <= self._reader.memory_limit
+
+    def store_timestamp_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at this queue offset was stored; -1 when there is none."""
+        unit = self.queue_unit(topic, queue_id, offset)
+        return self._log.view.store_timestamp(unit[0], unit[1]) if unit is not None else -1
 
     @property
     def min_physical_offset(self) -> int:

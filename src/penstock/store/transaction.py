@@ -67,6 +67,14 @@ class EndOutcome:
         return self.code == "SUCCESS"
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict that holds: ``message`` is to be stored (None: rolled back), then the half marked as over."""
+
+    half: StoredRecord
+    message: Message | None
+
+
 def prepare_half(message: Message, store: ServiceStore) -> Message:
     """What is stored for a message sent in a transaction.
 
@@ -112,23 +120,36 @@ class TransactionService:
         """
         return self._store.put_raw(prepare_half(message, self._store))
 
-    def end(self, verdict: EndTransaction) -> EndOutcome:
-        """Commit or roll back. Checks that the verdict is about this half message and from its group."""
+    def judge(self, verdict: EndTransaction) -> EndOutcome | Verdict:
+        """Whether the verdict is about its half message and from its group; and what is to be stored for it.
+
+        Refusals are in RocketMQ's words.
+        """
         if verdict.action not in (TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE):
             return EndOutcome("IGNORED", f"action {verdict.action} is neither commit nor rollback")
         half = self._store.lookup(verdict.commit_log_offset)
         if half is None or half.topic != TRANS_HALF_TOPIC:
-            return EndOutcome("SYSTEM_ERROR", f"no half message at {verdict.commit_log_offset}")
+            return EndOutcome("SYSTEM_ERROR", "Find prepared transaction message failed")
         refusal = self._refuse(half, verdict)
         if refusal is not None:
             return refusal
         if verdict.action == TRANSACTION_ROLLBACK_TYPE:
-            self.ops.mark(half.queue_offset, half.queue_id)
-            return EndOutcome("SUCCESS")
+            return Verdict(half, None)
         place = real_place(half)
         if place is None:
             return EndOutcome("SYSTEM_ERROR", f"the half message at {half.physical_offset} has no real topic")
-        outcome = self._store.put(committed_message(half, *place))
+        return Verdict(half, committed_message(half, *place))
+
+    def end(self, verdict: EndTransaction) -> EndOutcome:
+        """Commit or roll back. Checks that the verdict is about this half message and from its group."""
+        judged = self.judge(verdict)
+        if isinstance(judged, EndOutcome):
+            return judged
+        half = judged.half
+        if judged.message is None:
+            self.ops.mark(half.queue_offset, half.queue_id)
+            return EndOutcome("SUCCESS")
+        outcome = self._store.put(judged.message)
         if not outcome.ok and outcome.status not in _STORED:
             return EndOutcome("SYSTEM_ERROR", outcome.status, outcome)
         self.ops.mark(half.queue_offset, half.queue_id)
@@ -142,9 +163,9 @@ class TransactionService:
             if self._store.clock.now_ms() - half.born_timestamp > limit:
                 return EndOutcome("ILLEGAL_OPERATION", "the verdict came after the immunity time")
         if half.properties.get(PROPERTY_PRODUCER_GROUP) != verdict.producer_group:
-            return EndOutcome("SYSTEM_ERROR", "the producer group is not the half message's")
+            return EndOutcome("SYSTEM_ERROR", "The producer group wrong")
         if half.queue_offset != verdict.half_queue_offset:
-            return EndOutcome("SYSTEM_ERROR", "the half queue offset is not the half message's")
+            return EndOutcome("SYSTEM_ERROR", "The transaction state table offset wrong")
         if half.physical_offset != verdict.commit_log_offset:
-            return EndOutcome("SYSTEM_ERROR", "the physical offset is not the half message's")
+            return EndOutcome("SYSTEM_ERROR", "The commit log offset wrong")
         return None

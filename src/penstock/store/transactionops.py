@@ -53,7 +53,9 @@ class TransactionOps:
 
     def __init__(self, store: ServiceStore) -> None:
         self._store = store
+        # The first is held for moments: nobody who marks waits for the disk. The second while writing.
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._pending: dict[int, _Pending] = {}
         self._thread = ServiceThread("penstock-transaction-ops", self._step)
 
@@ -66,14 +68,19 @@ class TransactionOps:
         self._thread.stop()
         self.flush()
 
-    def mark(self, half_offset: int, queue_id: int = 0) -> None:
-        """The half message at this queue offset is over. It counts as over at once for ``is_over``."""
+    def mark(self, half_offset: int, queue_id: int = 0, *, write: bool = True) -> None:
+        """The half message at this queue offset is over. It counts as over at once for ``is_over``.
+
+        ``write`` False leaves also a full batch to the thread: for a caller who must not wait for the disk.
+        """
         with self._lock:
             pending = self._of(queue_id)
             if half_offset not in pending.names:
                 pending.names[half_offset] = None
                 pending.characters += len(str(half_offset)) + 1
-            if self._is_large(pending):
+            large = self._is_large(pending)
+        if write and large:
+            with self._writing:
                 self._write(queue_id, pending)
 
     def is_over(self, half_offset: int, queue_id: int = 0) -> bool:
@@ -92,8 +99,8 @@ class TransactionOps:
         interval = self._store.config.transaction_op_batch_interval_ms / 1000
         now = self._store.clock.monotonic()
         written = 0
-        with self._lock:
-            for queue_id, pending in self._pending.items():
+        with self._writing:
+            for queue_id, pending in list(self._pending.items()):
                 if pending.names and (self._is_large(pending) or now - pending.written_at >= interval):
                     written += self._write(queue_id, pending)
         return written
@@ -101,8 +108,8 @@ class TransactionOps:
     def flush(self) -> int:
         """Write everything that waits; the number of op messages written."""
         written = 0
-        with self._lock:
-            for queue_id, pending in self._pending.items():
+        with self._writing:
+            for queue_id, pending in list(self._pending.items()):
                 while pending.names:
                     if not self._write(queue_id, pending):
                         break
@@ -124,14 +131,17 @@ class TransactionOps:
         return pending.characters > limit or len(pending.names) > CAPACITY
 
     def _write(self, queue_id: int, pending: _Pending) -> int:
-        """Write one op message, 1 when it is stored. Names leave ``pending`` only then."""
+        """Write one op message, 1 when it is stored: then names leave ``pending``. ``_writing`` is held."""
         names: list[int] = []
         length = 0
-        for name in pending.names:
-            if length >= self._store.config.transaction_op_msg_max_size:
-                break
-            names.append(name)
-            length += len(str(name)) + 1
+        with self._lock:
+            for name in pending.names:
+                if length >= self._store.config.transaction_op_msg_max_size:
+                    break
+                names.append(name)
+                length += len(str(name)) + 1
+        if not names:
+            return 0
         body = "".join(f"{name}," for name in names).encode()
         outcome = self._store.put_raw(
             Message(TRANS_OP_HALF_TOPIC, body, queue_id=queue_id, raw_properties=_PROPERTIES)
@@ -140,11 +150,12 @@ class TransactionOps:
         if not outcome.ok:
             _log.warning("op message for %d half messages: %s, kept for later", len(names), outcome.status)
             return 0
-        for name in names:
-            del pending.names[name]
-        pending.characters -= length
-        self._forget_seen(queue_id, pending)
-        pending.unseen.append((outcome.queue_offset, frozenset(names)))
+        with self._lock:
+            for name in names:
+                del pending.names[name]
+            pending.characters -= length
+            self._forget_seen(queue_id, pending)
+            pending.unseen.append((outcome.queue_offset, frozenset(names)))
         return 1
 
     def _forget_seen(self, queue_id: int, pending: _Pending) -> None:

@@ -1,0 +1,340 @@
+"""A broker: one store, one port, one event loop; its parts and its life."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import sys
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any
+
+from penstock.broker.acks import Acknowledgements, Done
+from penstock.broker.admin import Admin
+from penstock.broker.clients import Clients
+from penstock.broker.consumers import Consumers
+from penstock.broker.dispatching import Dispatching
+from penstock.broker.groups import Groups
+from penstock.broker.holding import Holding
+from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.locks import QueueLocks
+from penstock.broker.offsets import Offsets
+from penstock.broker.producers import Producers
+from penstock.broker.pulling import Pulling
+from penstock.broker.registration import Registration
+from penstock.broker.replying import Replying
+from penstock.broker.resets import PendingResets
+from penstock.broker.sendback import SendBack
+from penstock.broker.sending import Sending
+from penstock.broker.statefile import StateFile
+from penstock.broker.stats import BrokerStats
+from penstock.broker.topics import PERM_WRITE, Topics
+from penstock.broker.transactions import Transactions
+from penstock.clock import Clock, SystemClock
+from penstock.config import BrokerConfig
+from penstock.errors import CorruptFile, UsageError
+from penstock.namesrv import NameServer, NameServerService
+from penstock.namesrv import handlers as name_server_handlers
+from penstock.remoting import Connection, Handler, RemotingServer
+from penstock.store.consumeroffset import ConsumerOffsets
+from penstock.store.jsonfile import JsonFile
+from penstock.store.messagestore import MessageStore
+from penstock.store.opening import open_writable
+
+log = logging.getLogger("penstock.broker")
+
+SWITCH_SECONDS = 0.0005
+"""Threads that compute must not keep the interpreter from the loop for longer (design decision 10)."""
+
+
+class Broker:
+    """Serves RocketMQ's clients from a store directory. An async context manager; everything is on its loop.
+
+    After ``start`` the parts are there as attributes. ``handlers`` is the one table of requests: modules for
+    administration add theirs with ``add_handlers`` before it.
+    """
+
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    consumers: Consumers
+    producers: Producers
+    locks: QueueLocks
+    holding: Holding
+    dispatching: Dispatching
+    acks: Acknowledgements
+    sending: Sending
+    pulling: Pulling
+    transactions: Transactions
+    clients: Clients
+    admin: Admin
+
+    def __init__(self, config: BrokerConfig | None = None, *, clock: Clock | None = None) -> None:
+        self.config = config or BrokerConfig()
+        self.clock: Clock = clock or SystemClock()
+        self.stats = BrokerStats()
+        self.resets = PendingResets()
+        self.pull_offsets: dict[tuple[str, str, int], int] = {}
+        """By topic, group and queue: where each group's next pull will begin. For monitoring only."""
+        self.handlers: dict[int, Handler] = {}
+        self.started_ms = 0
+        self.draining = False
+        self.closed_for_sends = False
+        self._server: RemotingServer | None = None
+        self._port = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._writer: ThreadPoolExecutor | None = None
+        self._state_files: list[StateFile] = []
+        self._housekeeping: Housekeeping | None = None
+        self.name_server = NameServer(self.clock) if self.config.namesrv_embedded else None
+        self._name_service: NameServerService | None = None
+        self._registration: Registration | None = None
+
+    # -- life ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, load what earlier runs left, then listen. Until then connections are refused."""
+        if self._server is not None:
+            raise UsageError("this broker runs already")
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
+        config = self.config
+        self._port = config.listen_port or free_port(config.listen_host)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="penstock-state")
+        loop = asyncio.get_running_loop()
+        self.store = await loop.run_in_executor(self._writer, self._open_store)
+        try:
+            self._assemble()
+            self._server = RemotingServer(self.handlers, config.remoting, on_close=self._lost)
+            await self._server.start(config.listen_host, self._port)
+            await self._join_routes()
+        except BaseException:
+            await self._abandon()
+            raise
+        self.started_ms = self.clock.now_ms()
+        log.info("broker %s listens on %s", config.broker_name, self.address)
+
+    async def _join_routes(self) -> None:
+        """Be found: by the name server in this process, and by those the settings name."""
+        config = self.config
+        if self.name_server is not None:
+            self._name_service = NameServerService(self.name_server, config.remoting)
+            await self._name_service.start(config.listen_host, config.namesrv_port)
+        self._registration = Registration(config, self.topics, self.address, embedded=self.name_server)
+        self._registration.start()
+
+    async def _leave_routes(self) -> None:
+        if self._registration is not None:
+            await self._registration.stop()
+            self._registration = None
+
+    async def _stop_name_server(self) -> None:
+        if self._name_service is not None:
+            await self._name_service.stop()
+            self._name_service = None
+
+    def _open_store(self) -> MessageStore:
+        settings = self.config.store.replace(store_host=self.address)
+        store = open_writable(self.config.store_path, config=settings, clock=self.clock)
+        store.dispatch_by_hand()
+        return store
+
+    def _assemble(self) -> None:
+        config, store = self.config, self.store
+        loop = asyncio.get_running_loop()
+        self.topics = Topics(config, self.clock)
+        self.groups = Groups(auto_create=config.auto_create_subscription_group, clock=self.clock)
+        self._follow("topics.json", self.topics)
+        self._follow("subscriptionGroup.json", self.groups)
+        self.topics.add_boot_topics(len(store.config.delay_levels_ms), store.queues())
+        self.groups.add_boot_groups()
+        self.clients = Clients(self)
+        self.consumers = Consumers(loop.time, self.clients.notify)
+        self.producers = Producers(loop.time)
+        self.locks = QueueLocks(config.rebalance_lock_max_live_time_ms / 1000, loop.time)
+        self.pulling = Pulling(self)
+        self.dispatching = Dispatching(store, on_arrival=lambda keys: self.holding.arrived(keys))
+        self.holding = Holding(store, loop.time, self.pulling.run_again, self.dispatching.wait_for_messages)
+        timeout = store.config.sync_flush_timeout_ms / 1000
+        self.acks = Acknowledgements(store.flusher, timeout, self.dispatching.advance)
+        self.sending = Sending(self)
+        self.transactions = Transactions(self)
+        self.closed_for_sends = bool(
+            config.start_accept_send_request_ms or not config.broker_permission & PERM_WRITE
+        )
+        parts = (
+            *(self.sending, self.pulling, self.clients, self.transactions),
+            *(Offsets(self), SendBack(self), Replying(self)),
+        )
+        for part in parts:
+            self.add_handlers(part.handlers())
+        self.admin = Admin(self)
+        self.add_handlers(self.admin.handlers())
+        if self.name_server is not None:
+            # The codes are disjoint: a client that knows one port only is served there.
+            self.add_handlers(name_server_handlers(self.name_server))
+        self._housekeeping = Housekeeping(self)
+
+    def add_handlers(self, handlers: dict[int, Handler]) -> None:
+        """Serve these requests too. A code has one handler."""
+        for code, handler in handlers.items():
+            if code in self.handlers:
+                raise UsageError(f"request {int(code)} has a handler already")
+            self.handlers[int(code)] = handler
+
+    def _follow(self, name: str, table: Topics | Groups) -> None:
+        """Load a table from its file and keep the file up to date."""
+        path = str(PurePath(self.store.path) / "config" / name)
+        assert self._writer is not None
+        file = StateFile(JsonFile(self.store.storage, path), table.content, self._writer)
+        try:
+            table.load(file.load())
+        except ValueError as error:
+            raise CorruptFile(path, found=str(error), hint="restore it from a copy, or delete it") from None
+        table.file = file
+        self._state_files.append(file)
+
+    async def stop(self) -> None:
+        """Answer what is owed, flush everything, leave the directory clean. May be called twice."""
+        if self._server is None:
+            return
+        self.draining = True
+        await self._leave_routes()
+        self.holding.release_all()
+        await self._server.drain(self.config.drain_timeout_ms / 1000)
+        await self._server.stop()
+        await self._stop_name_server()
+        self._server = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._release_loop()
+        for file in self._state_files:
+            await file.close()
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._writer, self._close_store)
+        finally:
+            if self._writer is not None:
+                self._writer.shutdown()
+
+    def _close_store(self) -> None:
+        try:
+            self.transactions.stop()
+        finally:
+            self.store.close()
+
+    async def _abandon(self) -> None:
+        """Give up a start that failed."""
+        await self._leave_routes()
+        if self._server is not None:
+            await self._server.stop()
+        await self._stop_name_server()
+        self._server = None
+        self._release_loop()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._writer, self.store.close)
+        if self._writer is not None:
+            self._writer.shutdown()
+
+    def _release_loop(self) -> None:
+        if self._housekeeping is not None:
+            self._housekeeping.close()
+        for part in (getattr(self, name, None) for name in ("dispatching", "acks", "admin")):
+            if part is not None:
+                part.close()
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- what the parts use -------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where clients reach this broker."""
+        host = self.config.advertised_host
+        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+    @property
+    def namesrv_address(self) -> str:
+        """Where clients ask for routes: the name server of this process, or the ones it registers with."""
+        if self._name_service is not None:
+            port = self._name_service.address.rpartition(":")[2]
+            return f"{self.address.rpartition(':')[0]}:{port}"
+        return self.config.namesrv_addr
+
+    @property
+    def consumer_offsets(self) -> ConsumerOffsets:
+        """How far each group has consumed each queue."""
+        offsets: ConsumerOffsets = self.store.consumer_offsets
+        return offsets
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A group says how far it is. A negative offset says nothing: Go's client sends -1 at first."""
+        if offset >= 0 and queue_id >= 0:
+            self.consumer_offsets.commit(group, topic, queue_id, offset)
+
+    def born_host(self, connection: Connection) -> str:
+        """Address and port of a client, as records keep it."""
+        known = connection.context.get("born_host")
+        if known is None:
+            known = connection.context["born_host"] = host_text(*connection.peer)
+        return str(known)
+
+    def when_durable(self, end_offset: int, done: Done) -> None:
+        """Call ``done`` when the log is on disk so far; at once if the store does not promise that."""
+        if self.store.config.flush_disk_type == "sync":
+            self.acks.add(end_offset, done)
+        else:
+            done(None)
+
+    async def durable(self, end_offset: int) -> None:
+        """As ``when_durable``, to be awaited; OSError when it will not be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: OSError | None) -> None:
+            if not future.done():
+                future.set_result(None) if error is None else future.set_exception(error)
+
+        self.when_durable(end_offset, done)
+        await future
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run something beside the requests; it ends with the broker."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _lost(self, connection: Connection, reason: str) -> None:
+        self.holding.lost(connection)
+        self.consumers.lost(connection)
+        self.producers.lost(connection)
+
+
+def host_text(host: str, port: int) -> str:
+    """``1.2.3.4:5`` or ``[::1]:5``; an IPv4 address that arrived as IPv6 is the IPv4 one."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return f"[{address}]:{port}"
+        address = address.ipv4_mapped
+    return f"{address}:{port}"
+
+
+def free_port(host: str) -> int:
+    """A port that nobody listens on at the moment."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,260 @@
+"""Pulls: from the request to the records (protocol section 5)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from penstock.broker.consumers import BROADCASTING
+from penstock.broker.groups import GroupConfig
+from penstock.broker.header import long_number, number, optional_long, word
+from penstock.broker.holding import HeldPull
+from penstock.broker.names import FAQ
+from penstock.broker.subscription import Subscription, subscription
+from penstock.broker.topics import PERM_READ, TopicConfig
+from penstock.errors import RequestRefused
+from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from penstock._native.reading import GetResult
+    from penstock.broker.broker import Broker
+
+COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
+
+_CODES = {
+    "FOUND": ResponseCode.SUCCESS,
+    "MESSAGE_WAS_REMOVING": ResponseCode.PULL_RETRY_IMMEDIATELY,
+    "NO_MATCHED_MESSAGE": ResponseCode.PULL_RETRY_IMMEDIATELY,
+    "NO_MATCHED_LOGIC_QUEUE": ResponseCode.PULL_NOT_FOUND,
+    "NO_MESSAGE_IN_QUEUE": ResponseCode.PULL_NOT_FOUND,
+    "OFFSET_FOUND_NULL": ResponseCode.PULL_NOT_FOUND,
+    "OFFSET_OVERFLOW_ONE": ResponseCode.PULL_NOT_FOUND,
+    "OFFSET_OVERFLOW_BADLY": ResponseCode.PULL_OFFSET_MOVED,
+    "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
+    "OFFSET_RESET": ResponseCode.PULL_OFFSET_MOVED,
+}
+JOIN_BYTES = 65_536
+"""Up to so many bytes one copy costs less than handing out the pieces."""
+MAX_TAGS = 64
+"""So many tags the store compares; a pull with more is given everything, its client looks at the tags."""
+
+
+class Pulling:
+    """Gives messages to consumers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._store = broker.store
+        self._topics = broker.topics
+        self._subscriptions: dict[tuple[str, str | None, str | None], Subscription] = {}
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.lite_pull}
+
+    def lite_pull(self, connection: Connection, request: Command) -> Command | None:
+        config = self._broker.config
+        if not config.lite_pull_message_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.advertised_host}] for lite pull consumer is forbidden",
+                {"forbiddenType": "1"},
+            )
+        return self.pull(connection, request)
+
+    def pull(self, connection: Connection, request: Command) -> Command | None:
+        return self._pull(connection, request, may_hold=True)
+
+    def _pull(self, connection: Connection, request: Command, *, may_hold: bool) -> Command | None:
+        fields = request.fields
+        group_name = word(fields, "consumerGroup")
+        topic_name = word(fields, "topic")
+        queue_id = number(fields, "queueId")
+        offset = long_number(fields, "queueOffset")
+        count = number(fields, "maxMsgNums")
+        sys_flag = number(fields, "sysFlag")
+        group, topic = self._check(connection, group_name, topic_name, queue_id)
+        wanted = self._wanted(fields, group, topic_name, sys_flag)
+        broker = self._broker
+        broker.dispatching.catch_up()
+        reset = broker.resets.take(group_name, topic_name, queue_id) if broker.resets else None
+        if reset is not None:
+            return self._moved(request, topic, group, queue_id, reset)
+        result = self._get(topic_name, queue_id, offset, count, wanted)
+        status = result.status
+        if status == "NO_MESSAGE_IN_QUEUE" and offset != 0:
+            code = ResponseCode.PULL_OFFSET_MOVED
+        else:
+            code = _CODES[status]
+        if may_hold:
+            broker.pull_offsets[topic_name, group_name, queue_id] = result.next_begin_offset
+            if sys_flag & COMMIT_OFFSET:
+                broker.commit_offset(group_name, topic_name, queue_id, long_number(fields, "commitOffset"))
+            if (
+                code == ResponseCode.PULL_NOT_FOUND
+                and sys_flag & SUSPEND
+                and self._hold(connection, request, (topic_name, queue_id), offset, wanted)
+            ):
+                return None
+        answer = request.answer(code, self._fields(result, topic, group), remark=status)
+        if code == ResponseCode.SUCCESS:
+            broker.stats.count_get(topic_name, group_name, result.message_count, result.buffer_size)
+            if result.buffer_size > JOIN_BYTES:
+                connection.reply_parts(request, answer, [memoryview(record) for record in result.raw])
+                return None
+            answer.body = b"".join(result.raw)
+        return answer
+
+    # -- checks -------------------------------------------------------------------------------------------
+
+    def _check(
+        self, connection: Connection, group_name: str, topic_name: str, queue_id: int
+    ) -> tuple[GroupConfig, TopicConfig]:
+        """Section 5.2, up to the subscription."""
+        broker = self._broker
+        if not broker.config.broker_permission & PERM_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{broker.config.advertised_host}] pulling message is forbidden",
+                {"forbiddenType": "1"},
+            )
+        group = broker.groups.get(group_name)
+        if group is None:
+            remark = f"subscription group [{group_name}] does not exist, {FAQ}"
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {group_name}",
+                {"forbiddenType": "2"},
+            )
+        topic = self._topics.find(topic_name)
+        if topic is None:
+            remark = f"topic[{topic_name}] not exist, apply first please! {FAQ}"
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & PERM_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{topic_name}] pulling message is forbidden",
+                {"forbiddenType": "3"},
+            )
+        if not 0 <= queue_id < topic.read_queue_nums:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is illegal, topic:[{topic_name}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{connection.peer_text}]",
+            )
+        return group, topic
+
+    def _wanted(self, fields: dict[str, str], group: GroupConfig, topic: str, sys_flag: int) -> Subscription:
+        """What the pull is to be filtered by: its own words, or what the group registered."""
+        if sys_flag & SUBSCRIPTION:
+            words = (topic, fields.get("subscription"), fields.get("expressionType"))
+            known = self._subscriptions.get(words)
+            if known is None:
+                if len(self._subscriptions) >= 10_000:
+                    self._subscriptions.clear()
+                known = self._subscriptions[words] = subscription(*words)
+            if not known.is_tag:
+                self._refuse_filter(known)
+            return known
+        consumers = self._broker.consumers.find(group.name)
+        if consumers is None:
+            remark = f"the consumer's group info not exist{FAQ}"
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if not group.consume_broadcast_enable and consumers.message_model == BROADCASTING:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group.name}] can not consume by broadcast way",
+                {"forbiddenType": "4"},
+            )
+        if not self._broker.groups.may_read(group.name, topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group.name}] is forbidden for topic[{topic}]",
+                {"forbiddenType": "5"},
+            )
+        registered = consumers.subscriptions.get(topic)
+        if registered is None:
+            remark = f"the consumer's subscription not exist{FAQ}"
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        # An older version than the pull's is served all the same: RocketMQ answers 25 there, and a client
+        # whose heartbeat was skipped then gets nothing for up to 30 seconds (protocol 5.2).
+        if not registered.is_tag:
+            self._refuse_filter(registered)
+        return registered
+
+    def _refuse_filter(self, wanted: Subscription) -> None:
+        kind = wanted.expression_type
+        remark = f"The broker does not support consumer to filter message by {kind}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def _get(self, topic: str, queue_id: int, offset: int, count: int, wanted: Subscription) -> GetResult:
+        codes = wanted.codes
+        if codes is None or len(codes) > MAX_TAGS:
+            return self._store.get(topic, queue_id, offset, count)
+        return self._store.get_tagged(topic, queue_id, offset, count, codes)
+
+    def _fields(self, result: GetResult, topic: TopicConfig, group: GroupConfig) -> dict[str, str]:
+        return {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(result.next_begin_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+            "topicSysFlag": str(topic.sys_flag),
+            "groupSysFlag": str(group.group_sys_flag),
+        }
+
+    def _moved(
+        self, request: Command, topic: TopicConfig, group: GroupConfig, queue_id: int, offset: int
+    ) -> Command:
+        """An administrator moved the group: it is told so, once."""
+        fields = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(offset),
+            "minOffset": str(self._store.min_offset(topic.name, queue_id)),
+            "maxOffset": str(self._store.max_offset(topic.name, queue_id)),
+            "topicSysFlag": str(topic.sys_flag),
+            "groupSysFlag": str(group.group_sys_flag),
+        }
+        return request.answer(ResponseCode.PULL_OFFSET_MOVED, fields, remark="OFFSET_RESET")
+
+    # -- holding ------------------------------------------------------------------------------------------
+
+    def _hold(
+        self,
+        connection: Connection,
+        request: Command,
+        key: tuple[str, int],
+        offset: int,
+        wanted: Subscription,
+    ) -> bool:
+        broker = self._broker
+        config = broker.config
+        if broker.draining or len(broker.holding) >= config.max_held_pulls:
+            return False
+        length = optional_long(request.fields, "suspendTimeoutMillis", 0)
+        if not config.long_polling_enable:
+            length = config.short_polling_time_ms
+        if length <= 0:
+            return False
+        length = min(length, 3_600_000)
+        deadline = asyncio.get_running_loop().time() + length / 1000
+        request.body = b""
+        broker.holding.hold(HeldPull(connection, request, key, offset, wanted, deadline), length)
+        return True
+
+    def run_again(self, pull: HeldPull) -> None:
+        """Answer a pull that was held, with whatever there is now."""
+        connection, request = pull.connection, pull.request
+        if connection.closed:
+            return
+        try:
+            answer = self._pull(connection, request, may_hold=False)
+        except RequestRefused as refused:
+            answer = request.answer(refused.code, refused.fields, remark=refused.remark)
+        except Exception as error:  # a held pull has nobody above it who would answer
+            answer = request.answer(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        if answer is not None:
+            connection.reply(request, answer)

@@ -1,0 +1,108 @@
+"""Rates of what goes through a broker: over the last minute, hour and day."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from penstock.broker.stats import BrokerStats
+
+SAMPLE_SECONDS = 10.0
+# RocketMQ's windows: six samples of ten seconds, six of ten minutes, twenty-four of an hour.
+MINUTE, HOUR, DAY = (1, 6), (60, 6), (360, 24)
+
+Key = tuple[str, str]
+"""Name of a statistic and what it is about: ``("TOPIC_PUT_NUMS", "T")``."""
+
+
+class _Window:
+    """Totals at the ends of equally long spans; the oldest is where the window begins."""
+
+    def __init__(self, every: int, count: int) -> None:
+        self.every = every
+        self.samples: deque[tuple[float, dict[Key, int]]] = deque(maxlen=count + 1)
+
+    def over(self, key: Key, now: float, total: int) -> tuple[int, float]:
+        """What was added since the window began, and how many seconds that is."""
+        if not self.samples:
+            return 0, 0.0
+        begun, totals = self.samples[0]
+        return total - totals.get(key, 0), now - begun
+
+
+class Rates:
+    """Samples the counters of a broker every ten seconds, on the loop."""
+
+    def __init__(self, stats: BrokerStats) -> None:
+        self._stats = stats
+        self._loop = asyncio.get_running_loop()
+        self._windows = (_Window(*MINUTE), _Window(*HOUR), _Window(*DAY))
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.sample()
+
+    def sample(self) -> None:
+        """Take the totals of this moment, and come back."""
+        totals = self.totals()
+        now = self._loop.time()
+        for window in self._windows:
+            if self._ticks % window.every == 0:
+                window.samples.append((now, totals))
+        self._ticks += 1
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self.sample)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def totals(self) -> dict[Key, int]:
+        """Every counter by RocketMQ's name, since the start."""
+        found: dict[Key, int] = {}
+        for topic, counter in self._stats.put.items():
+            found["TOPIC_PUT_NUMS", topic] = counter.messages
+            found["TOPIC_PUT_SIZE", topic] = counter.bytes
+        for (topic, group), counter in self._stats.get.items():
+            found["GROUP_GET_NUMS", f"{topic}@{group}"] = counter.messages
+            found["GROUP_GET_SIZE", f"{topic}@{group}"] = counter.bytes
+        for (topic, group), counter in self._stats.sent_back.items():
+            found["SNDBCK_PUT_NUMS", f"{topic}@{group}"] = counter.messages
+        found["BROKER_PUT_NUMS", ""] = sum(each.messages for each in self._stats.put.values())
+        found["BROKER_GET_NUMS", ""] = sum(each.messages for each in self._stats.get.values())
+        return found
+
+    def figures(self, name: str, about: str) -> dict[str, Any] | None:
+        """RocketMQ's BrokerStatsData of one statistic, or None when there is no such."""
+        key = (name, "" if name.startswith("BROKER_") else about)
+        total = self.totals().get(key)
+        if total is None:
+            return None
+        labels = ("statsMinute", "statsHour", "statsDay")
+        return {label: self._figure(w, key, total) for label, w in zip(labels, self._windows, strict=True)}
+
+    def _figure(self, window: _Window, key: Key, total: int) -> dict[str, Any]:
+        added, seconds = window.over(key, self._loop.time(), total)
+        return {"avgpt": 0.0, "sum": added, "tps": added / seconds if seconds > 0 else 0.0}
+
+    def put_tps(self, topic: str) -> float:
+        """Messages a second that came into a topic during the last minute."""
+        counter = self._stats.put.get(topic)
+        return 0.0 if counter is None else self._tps(("TOPIC_PUT_NUMS", topic), counter.messages)
+
+    def get_tps(self, topic: str, group: str) -> float:
+        """Messages a second that a group took from a topic during the last minute."""
+        counter = self._stats.get.get((topic, group))
+        return 0.0 if counter is None else self._tps(("GROUP_GET_NUMS", f"{topic}@{group}"), counter.messages)
+
+    def broker_tps(self, name: str) -> tuple[float, float, float]:
+        """All messages a second, ``BROKER_PUT_NUMS`` or ``BROKER_GET_NUMS``: a minute, an hour, a day."""
+        key, now = (name, ""), self._loop.time()
+        total = self.totals()[key]
+        found = [window.over(key, now, total) for window in self._windows]
+        minute, hour, day = (added / seconds if seconds > 0 else 0.0 for added, seconds in found)
+        return minute, hour, day
+
+    def _tps(self, key: Key, total: int) -> float:
+        added, seconds = self._windows[0].over(key, self._loop.time(), total)
+        return added / seconds if seconds > 0 else 0.0

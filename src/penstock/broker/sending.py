@@ -1,0 +1,424 @@
+"""Sends: single messages, batches, half messages; from the request to the answer (protocol section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.broker.batchbody import BadBatch, batch_items
+from penstock.broker.names import FAQ, topic_fault
+from penstock.broker.properties import PropertyRules, parse_text
+from penstock.broker.putanswer import failure, flush_failure, refusal
+from penstock.broker.sendheader import LONG, SHORT, SendHeader
+from penstock.broker.topics import MULTI_TAG, PERM_WRITE, TopicConfig
+from penstock.errors import PenstockError, RequestRefused
+from penstock.message import Message, encode_properties
+from penstock.message.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INNER_NUM,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQUE_KEY,
+)
+from penstock.message.sysflag import INNER_BATCH_FLAG, MULTI_TAGS_FLAG, NEED_UNWRAP_FLAG, TRANSACTION_MASK
+from penstock.message.topic import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX, TIMER_TOPIC, TOPIC_MAX_LENGTH
+from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
+from penstock.store.retry import dead_letter_topic, redirect_exhausted
+from penstock.store.rewrite import parse_number
+from penstock.store.transaction import prepare_half
+
+if TYPE_CHECKING:
+    from penstock._native.putresult import PutResult
+    from penstock.broker.broker import Broker
+
+_RECONSUME_SINCE = 121
+"""Clients of this version (3.4.9) and later mean what they say in maxReconsumeTimes."""
+
+
+class Sending:
+    """Takes messages from producers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        config = broker.config
+        self.rules = PropertyRules(config)
+        self._store = broker.store
+        self._topics = broker.topics
+        self._trace_on = "true" if config.trace_on else "false"
+        self._region = config.region_id
+        self.marks = {"MSG_REGION": self._region, "TRACE_ON": self._trace_on}
+        self._sync = broker.store.config.flush_disk_type == "sync"
+        self._unsaved: dict[str, asyncio.Future[None]] = {}
+        self._parked: deque[tuple[Connection, Command, SendHeader, TopicConfig]] = deque()
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.SEND_MESSAGE: self.send_long,
+            RequestCode.SEND_MESSAGE_V2: self.send_short,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
+        }
+
+    def send_long(self, connection: Connection, request: Command) -> Command | None:
+        return self._send(connection, request, SendHeader(request.fields, LONG))
+
+    def send_short(self, connection: Connection, request: Command) -> Command | None:
+        return self._send(connection, request, SendHeader(request.fields, SHORT))
+
+    def send_batch(self, connection: Connection, request: Command) -> Command | None:
+        header = SendHeader(request.fields, SHORT)
+        header.batch = True
+        return self._send(connection, request, header)
+
+    # -- checks -------------------------------------------------------------------------------------------
+
+    def _send(self, connection: Connection, request: Command, header: SendHeader) -> Command | None:
+        if not request.body:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the message has no body")
+        name = header.topic
+        topic = self._topics.find(name)
+        if topic is None or name in FORBIDDEN_TOPICS or self._broker.closed_for_sends:
+            try:
+                self.check(connection, header)
+            except RequestRefused as refused:
+                refused.fields.update(self.marks)
+                raise
+            if topic is None:
+                self._create(connection, request, header)
+                return None
+        if self._unsaved and name in self._unsaved:
+            self._after_saving(connection, request, header)
+            return None
+        return self._accept(connection, request, header, topic)
+
+    def check(self, connection: Connection, header: SendHeader) -> None:
+        """The checks of section 4.1 that do not need the topic. Raises RequestRefused."""
+        config = self._broker.config
+        name = header.topic
+        if self._broker.clock.now_ms() < config.start_accept_send_request_ms:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker unable to service, until {config.start_accept_send_request_ms}",
+            )
+        topic = self._topics.find(name)
+        if not config.broker_permission & PERM_WRITE and topic is not None and topic.order:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.advertised_host}] sending message is forbidden",
+            )
+        fault = topic_fault(name)
+        if fault is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+        if name in FORBIDDEN_TOPICS:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
+            )
+
+    def new_topic(self, header: SendHeader) -> TopicConfig | None:
+        """Make the topic a producer wants, if it may be made."""
+        made = self._topics.inherit(header.topic, header.default_topic, header.default_queue_nums)
+        if made is None and header.topic.startswith(RETRY_TOPIC_PREFIX):
+            made = self._topics.ensure(header.topic, 1)
+        return made
+
+    def _create(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        if self.new_topic(header) is None:
+            raise self._no_topic(header)
+        # Acked messages of a topic that a kill makes unknown would be out of reach: the topic comes first.
+        if self._topics.file is not None:
+            saved = self._unsaved[header.topic] = self._topics.file.saved()
+            saved.add_done_callback(lambda _: self._unsaved.pop(header.topic, None))
+        self._after_saving(connection, request, header)
+
+    def _no_topic(self, header: SendHeader) -> RequestRefused:
+        remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
+        return RequestRefused(ResponseCode.TOPIC_NOT_EXIST, remark, self.marks)
+
+    def _after_saving(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        request.body = bytes(request.body)  # the network's buffer is used again meanwhile
+        self._broker.spawn(self._accept_later(connection, request, header))
+
+    async def _accept_later(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        try:
+            saved = self._unsaved.get(header.topic)
+            if saved is not None:
+                await asyncio.shield(saved)
+            topic = self._topics.find(header.topic)
+            if topic is None:
+                raise self._no_topic(header)
+            answer = self._accept(connection, request, header, topic)
+        except PenstockError as error:
+            answer = self._failed(request, error)
+        if answer is not None:
+            connection.reply(request, answer)
+
+    # -- storing ------------------------------------------------------------------------------------------
+
+    def _accept(
+        self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig
+    ) -> Command | None:
+        queue_id = header.queue_id
+        if queue_id >= topic.queue_nums:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{queue_id}] is illegal, {topic} Producer: {connection.peer_text}",
+                self.marks,
+            )
+        if queue_id < 0:
+            header.queue_id = random.randrange(99_999_999) % max(topic.write_queue_nums, 1)
+        if self._parked or self._store.awaited_file(len(request.body)) is not None:
+            self._park(connection, request, header, topic)
+            return None
+        return self._put_either(connection, request, header, topic)
+
+    def _put_either(
+        self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig
+    ) -> Command | None:
+        try:
+            if header.batch:
+                return self._put_batch(connection, request, header, topic)
+            return self._put(connection, request, header, topic)
+        except PenstockError as error:
+            return self._failed(request, error)
+
+    def _put(
+        self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig
+    ) -> Command | None:
+        raw, key, asks, waits = self.rules.finish(header.properties)
+        sys_flag = header.sys_flag
+        if topic.filter_type == MULTI_TAG:
+            sys_flag |= MULTI_TAGS_FLAG
+        message = Message(
+            header.topic,
+            request.body,
+            queue_id=header.queue_id,
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=self._broker.born_host(connection),
+            reconsume_times=header.reconsume_times,
+            wait=waits,
+            raw_properties=raw,
+        )
+        if header.topic.startswith(RETRY_TOPIC_PREFIX):
+            message = self._retried(request, header, message)
+        half = False
+        if asks:
+            half = self._is_half(header)
+            if half:
+                message = prepare_half(message, self._store)
+        result = self._store.append(message, hooks=asks and not half)
+        if not result.ok:
+            return self._refused(request, result)
+        fields = {
+            "msgId": result.message_id or "",
+            "queueId": str(header.queue_id),
+            "queueOffset": str(result.queue_offset),
+            "transactionId": key,
+            "MSG_REGION": self._region,
+            "TRACE_ON": self._trace_on,
+        }
+        if asks and result.topic == TIMER_TOPIC and not header.topic.startswith(RETRY_TOPIC_PREFIX):
+            self._add_recall_handle(fields, header, result, key)
+        self._broker.dispatching.appended((result.topic or "", result.queue_id))
+        self._broker.stats.count_put(header.topic, 1, result.size)
+        return self._answer(connection, request, request.answer(0, fields), result.end_offset, waits)
+
+    def _put_batch(
+        self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig
+    ) -> Command | None:
+        name = header.topic
+        common = parse_text(header.properties) if header.properties else {}
+        if len(name) > TOPIC_MAX_LENGTH:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(name)}")
+        if name.startswith(RETRY_TOPIC_PREFIX):
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {name}"
+            )
+        if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in common:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor part of a transaction"
+            )
+        sys_flag = header.sys_flag | (MULTI_TAGS_FLAG if topic.filter_type == MULTI_TAG else 0)
+        born_host = self._broker.born_host(connection)
+        try:
+            messages = [
+                Message(
+                    name,
+                    body,
+                    queue_id=header.queue_id,
+                    flag=flag,
+                    sys_flag=sys_flag,
+                    born_timestamp=header.born_timestamp,
+                    born_host=born_host,
+                    reconsume_times=header.reconsume_times,
+                    raw_properties=properties,
+                )
+                for flag, body, properties in batch_items(request.body)
+            ]
+        except BadBatch as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the batch is damaged: {error}") from None
+        key = common.get(PROPERTY_UNIQUE_KEY)
+        if topic.attributes.get("queue.type") == "BatchCQ" and key:
+            return self._put_inner_batch(connection, request, header, common, len(messages), messages[0])
+        if len(request.body) > self._store.config.max_message_size:
+            return self._refused(request, _TooLarge())
+        results = self._store.append_many(messages)
+        if not results.ok:
+            return self._refused(request, next(each for each in results if not each.ok))
+        fields = {
+            "msgId": ",".join([each.message_id or "" for each in results]),
+            "queueId": str(header.queue_id),
+            "queueOffset": str(results[0].queue_offset),
+            "MSG_REGION": self._region,
+            "TRACE_ON": self._trace_on,
+        }
+        if key:
+            fields["transactionId"] = key
+        self._broker.dispatching.appended((name, header.queue_id), len(messages))
+        self._broker.stats.count_put(name, len(messages), len(request.body))
+        waits = common.get("WAIT", "").lower() != "false"
+        return self._answer(connection, request, request.answer(0, fields), results.end_offset, waits)
+
+    def _put_inner_batch(
+        self,
+        connection: Connection,
+        request: Command,
+        header: SendHeader,
+        common: dict[str, str],
+        count: int,
+        first: Message,
+    ) -> Command | None:
+        """A batch for a topic with batch queues is one record, which consumers take apart."""
+        properties = {**common, **parse_text(self.rules.finish("")[0].decode())}
+        properties[PROPERTY_UNIQUE_KEY] = common[PROPERTY_UNIQUE_KEY]
+        properties[PROPERTY_INNER_NUM] = str(count)
+        message = Message(
+            header.topic,
+            request.body,
+            queue_id=header.queue_id,
+            flag=header.flag,
+            sys_flag=first.sys_flag | INNER_BATCH_FLAG | NEED_UNWRAP_FLAG,
+            born_timestamp=header.born_timestamp,
+            born_host=first.born_host,
+            raw_properties=encode_properties(properties),
+        )
+        result = self._store.append(message, hooks=False)
+        if not result.ok:
+            return self._refused(request, result)
+        fields = {
+            "msgId": result.message_id or "",
+            "queueId": str(header.queue_id),
+            "queueOffset": str(result.queue_offset),
+            "transactionId": common[PROPERTY_UNIQUE_KEY],
+            "batchUniqId": common[PROPERTY_UNIQUE_KEY],
+            **self.marks,
+        }
+        self._broker.dispatching.appended((header.topic, header.queue_id))
+        self._broker.stats.count_put(header.topic, count, result.size)
+        return self._answer(connection, request, request.answer(0, fields), result.end_offset, True)
+
+    def _retried(self, request: Command, header: SendHeader, message: Message) -> Message:
+        """A consumer's own send to its retry topic: the message, or its way to the dead letters."""
+        broker = self._broker
+        name = header.topic[len(RETRY_TOPIC_PREFIX) :]
+        group = broker.groups.get(name)
+        if group is None:
+            remark = f"subscription group not exist, {name} {FAQ}"
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        most = group.retry_max_times
+        if request.version >= _RECONSUME_SINCE and header.max_reconsume_times is not None:
+            most = header.max_reconsume_times
+        redirected = redirect_exhausted(
+            message, name, max_reconsume_times=most, ordered=broker.locks.is_held(name)
+        )
+        if redirected.topic == dead_letter_topic(name):
+            self._topics.ensure(redirected.topic, 1)
+        return redirected
+
+    def _is_half(self, header: SendHeader) -> bool:
+        """Whether the message is the first half of a transaction."""
+        properties = parse_text(header.properties)
+        if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() != "true":
+            return False
+        level = parse_number(properties.get(PROPERTY_DELAY_TIME_LEVEL)) or 0
+        if header.reconsume_times > 0 and level > 0:
+            return False
+        config = self._broker.config
+        if config.reject_transaction_message:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.advertised_host}] sending transaction message is forbidden",
+            )
+        self._broker.transactions.need()
+        return True
+
+    def _add_recall_handle(
+        self, fields: dict[str, str], header: SendHeader, result: PutResult, key: str
+    ) -> None:
+        """What a producer needs to take a timed message back."""
+        record = self._store.lookup(result.physical_offset)
+        due = parse_number(record.properties.get(PROPERTY_TIMER_OUT_MS)) if record is not None else None
+        if due is not None:
+            text = f"v1 {header.topic} {self._broker.config.broker_name} {due + 1} {key}"
+            fields["recallHandle"] = base64.urlsafe_b64encode(text.encode()).decode()
+
+    # -- answering ----------------------------------------------------------------------------------------
+
+    def _refused(self, request: Command, result: PutResult | _TooLarge) -> Command:
+        self._broker.stats.put_failures += 1
+        code, remark = refusal(self._store, result)
+        return request.answer(code, dict(self.marks), remark=remark)
+
+    def _failed(self, request: Command, error: PenstockError) -> Command:
+        """The answer to a send that raised: refused, or the store could not."""
+        if isinstance(error, RequestRefused):
+            return request.answer(error.code, {**error.fields, **self.marks}, remark=error.remark)
+        self._broker.stats.put_failures += 1
+        code, remark = failure(error)
+        return request.answer(code, dict(self.marks), remark=remark)
+
+    def _answer(
+        self, connection: Connection, request: Command, answer: Command, end_offset: int, waits: bool
+    ) -> Command | None:
+        """The answer now, or when the message is on disk."""
+        if not self._sync or not waits:
+            return answer
+
+        def done(error: OSError | None) -> None:
+            if error is not None:
+                answer.code, answer.remark = flush_failure(error)
+            connection.reply(request, answer)
+
+        self._broker.acks.add(end_offset, done)
+        return None
+
+    # -- no file to write to ------------------------------------------------------------------------------
+
+    def _park(self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig) -> None:
+        """The next log file is still being made: wait for it, in order, without holding up the loop."""
+        request.body = bytes(request.body)
+        self._parked.append((connection, request, header, topic))
+        if len(self._parked) == 1:
+            self._broker.spawn(self._unpark())
+
+    async def _unpark(self) -> None:
+        while self._parked:
+            connection, request, header, topic = self._parked[0]
+            awaited = self._store.awaited_file(len(request.body))
+            if awaited is not None:
+                # Only until it is there: whether it could be made, the put itself finds out.
+                await asyncio.wait([asyncio.wrap_future(awaited)], timeout=5.0)
+            self._parked.popleft()
+            answer = self._put_either(connection, request, header, topic)
+            if answer is not None:
+                connection.reply(request, answer)
+
+
+class _TooLarge:
+    """The result of a batch that is larger than a message may be."""
+
+    status = "MESSAGE_ILLEGAL"
+    reason = "the batch is too large"
