@@ -2,16 +2,19 @@
 
 `Checker.run` stops and says why whenever something only Python can do is needed (units or entries to read) or something
 does not fit; the caller acts and calls again. What is expected of a record is what format.dispatch says of it.
+Plain twin: format.checking.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
+from penstock._native.checkedqueue cimport CheckedQueue, CheckedState
 from penstock._native.endian cimport get32, get64, put32, put64
 from penstock._native.index cimport index_hash
+from penstock._native.queue cimport UNIT, queue_hash
 from penstock._native.record cimport (
-    CHECK_CRC, CHECK_OFFSET, CHECK_PROPERTY_CRC, CHECK_TORN, CRC_RESERVED, REC_CRC, REC_OK, SYS_PREPARED, SYS_ROLLBACK,
+    CHECK_CRC, CHECK_OFFSET, CHECK_PROPERTY_CRC, CHECK_TORN, CRC_RESERVED, REC_OK, SYS_PREPARED, SYS_ROLLBACK,
     SYS_TRANSACTION, Properties, Record, check_record, hash_text, parse_number, parse_record, penstock_crc_setup,
     scan_properties,
 )
@@ -19,10 +22,8 @@ from penstock._native.record cimport (
 penstock_crc_setup()
 
 cdef enum:
-    UNIT = 20
     ENTRY = 20
     MAX_LEVELS = 64
-    PRE_BLANK = 0x7FFFFFFF
 
 DONE, STOP, NEED_QUEUE, NEED_UNITS, UNIT_DIFFERS, OUT_OF_ORDER, SPECIAL, LIGHT, NEED_ENTRIES, ENTRY_DIFFERS, ENTRY_LOST = range(11)
 
@@ -45,123 +46,25 @@ cdef const char* CRC_NAME = b"__CRC32#\x01"
 cdef const char* FILLER = b"PENSTOCK_FILLER"
 
 
-cdef struct QueueState:
-    uint8_t* topic
-    int32_t topic_length
-    int32_t queue_id
-    uint32_t table_hash
-    uint32_t prefix_hash
-    int64_t first             # queue offset of the first record seen, -1 before it
-    int64_t next              # queue offset that the next record should have
-    int64_t window_from       # queue offset of the first unit in `units`
-    int64_t window_count
-    uint8_t* units
-    int64_t capacity
-    int64_t checked           # units that were there and right, or told of
-    int64_t missing           # records without a unit
-    int64_t first_missing
-    void* owner               # the CheckedQueue; borrowed, the checker keeps it
-    bint ended                # the file holds no more units
-    bint special              # units of this queue are Python's to check
-
-
-cdef class CheckedQueue:
-    """One queue, as the pass over the log sees it."""
-
-    cdef QueueState state
-    cdef readonly str topic
-    cdef readonly int queue_id
-
-    def __cinit__(self, str topic not None, int queue_id, bytes encoded not None, bint special=False):
-        self.topic = topic
-        self.queue_id = queue_id
-        self.state.topic_length = <int32_t> len(encoded)
-        self.state.topic = <uint8_t*> malloc(len(encoded) + 1)
-        if self.state.topic == NULL:
-            raise MemoryError()
-        memcpy(self.state.topic, <const char*> encoded, len(encoded))
-        self.state.topic[len(encoded)] = 35  # '#'
-        self.state.prefix_hash = hash_text(0, self.state.topic, self.state.topic_length + 1)
-        self.state.table_hash = mix(self.state.topic, self.state.topic_length, queue_id)
-        self.state.queue_id = queue_id
-        self.state.first = self.state.next = -1
-        self.state.first_missing = -1
-        self.state.special = special
-        self.state.owner = <void*> self
-
-    def __dealloc__(self):
-        free(self.state.topic)
-        free(self.state.units)
-
-    def set_units(self, const uint8_t[::1] units not None, int64_t queue_offset):
-        """Units from a queue offset on; none: the queue has no more."""
-        cdef int64_t count = units.shape[0] // UNIT
-        cdef uint8_t* grown
-        if count > self.state.capacity:
-            grown = <uint8_t*> realloc(self.state.units, count * UNIT)
-            if grown == NULL:
-                raise MemoryError()
-            self.state.units = grown
-            self.state.capacity = count
-        if count:
-            memcpy(self.state.units, &units[0], count * UNIT)
-        self.state.window_from = queue_offset
-        self.state.window_count = count
-        self.state.ended = count == 0
-
-    @property
-    def first(self):
-        return self.state.first
-
-    @property
-    def next(self):
-        return self.state.next
-
-    @next.setter
-    def next(self, int64_t value):
-        self.state.next = value
-
-    @property
-    def checked(self):
-        return self.state.checked
-
-    @property
-    def missing(self):
-        return self.state.missing
-
-    @property
-    def first_missing(self):
-        return self.state.first_missing
-
-    @property
-    def ended(self):
-        """Whether the queue's files held no unit where one was asked for."""
-        return bool(self.state.ended)
-
-    def restore(self, int64_t first, int64_t next, int64_t checked, int64_t missing, int64_t first_missing, bint ended):
-        """Be where another pass over an earlier part of the log left this queue."""
-        self.state.first = first
-        self.state.next = next
-        self.state.checked = checked
-        self.state.missing = missing
-        self.state.first_missing = first_missing
-        self.state.ended = ended
-
-
-cdef uint32_t mix(const uint8_t* topic, int32_t length, int32_t queue_id) noexcept nogil:
-    cdef uint32_t h = hash_text(0, topic, length) * 31u + <uint32_t> queue_id
-    h ^= h >> 15
-    h *= 0x85EBCA6Bu
-    return h ^ (h >> 13)
+cdef bint is_crc_name(const uint8_t* p) noexcept nogil:
+    """Whether a whole-record CRC begins here. A flipped bit in its own name does not hide it."""
+    cdef int i, bits = 0
+    cdef uint8_t wrong
+    for i in range(9):
+        wrong = p[i] ^ <uint8_t> CRC_NAME[i]
+        if wrong & (wrong - 1):
+            return False
+        bits += wrong != 0
+    return bits <= 1
 
 
 cdef class Checker:
     """Steps over records. `position` is that of the next record in the buffer of the current run."""
 
-    cdef QueueState** table
+    cdef CheckedState** table
     cdef uint32_t table_mask
     cdef uint32_t table_used
-    cdef QueueState* last
+    cdef CheckedState* last
     cdef list queues                # keeps the states alive
     cdef int64_t delays[MAX_LEVELS]
     cdef int32_t levels
@@ -172,7 +75,7 @@ cdef class Checker:
     cdef readonly int64_t last_store_timestamp
     cdef int reason
     cdef Record record
-    cdef QueueState* queue
+    cdef CheckedState* queue
     cdef int stage                  # 0 record, 1 unit, 2 light queues, 3 entries of the current record
     cdef int64_t log_begin
     # The index: entries of one file from `entry_number` on.
@@ -197,7 +100,7 @@ cdef class Checker:
     def __cinit__(self, list delays not None, int64_t log_begin):
         cdef int i
         self.table_mask = 255
-        self.table = <QueueState**> calloc(256, sizeof(QueueState*))
+        self.table = <CheckedState**> calloc(256, sizeof(CheckedState*))
         self.hash_room = 64
         self.hashes = <int32_t*> malloc(64 * sizeof(int32_t))
         self.matched = <uint8_t*> malloc(64)
@@ -217,10 +120,10 @@ cdef class Checker:
 
     def add_queue(self, CheckedQueue queue not None):
         """Make a queue known that a run asked for."""
-        cdef QueueState** old = self.table
+        cdef CheckedState** old = self.table
         cdef uint32_t i, old_mask = self.table_mask
         if self.table_used * 2 > self.table_mask:
-            self.table = <QueueState**> calloc((old_mask + 1) * 2, sizeof(QueueState*))
+            self.table = <CheckedState**> calloc((old_mask + 1) * 2, sizeof(CheckedState*))
             if self.table == NULL:
                 self.table = old
                 raise MemoryError()
@@ -233,18 +136,18 @@ cdef class Checker:
         self.table_used += 1
         self.queues.append(queue)
 
-    cdef void insert(self, QueueState* q) noexcept nogil:
+    cdef void insert(self, CheckedState* q) noexcept nogil:
         cdef uint32_t i = q.table_hash & self.table_mask
         while self.table[i] != NULL:
             i = (i + 1) & self.table_mask
         self.table[i] = q
 
-    cdef QueueState* find(self, const uint8_t* topic, int32_t length, int32_t queue_id) noexcept nogil:
-        cdef QueueState* q = self.last
+    cdef CheckedState* find(self, const uint8_t* topic, int32_t length, int32_t queue_id) noexcept nogil:
+        cdef CheckedState* q = self.last
         cdef uint32_t h, i
         if q != NULL and q.queue_id == queue_id and q.topic_length == length and memcmp(q.topic, topic, length) == 0:
             return q
-        h = mix(topic, length, queue_id)
+        h = queue_hash(topic, length, queue_id)
         i = h & self.table_mask
         while self.table[i] != NULL:
             q = self.table[i]
@@ -279,7 +182,7 @@ cdef class Checker:
             return <int64_t> <int32_t> hash_text(0, properties.tags.at, properties.tags.length)
         return 0
 
-    cdef int check_unit(self, QueueState* q, const uint8_t* p, const Record* r, const Properties* properties) noexcept nogil:
+    cdef int check_unit(self, CheckedState* q, const uint8_t* p, const Record* r, const Properties* properties) noexcept nogil:
         """Compare the record's unit; C_DONE when the queue part is finished, missing units included."""
         cdef const uint8_t* unit
         cdef uint8_t expected[UNIT]
@@ -410,8 +313,7 @@ cdef class Checker:
             code = parse_record(p, available, r)
             if code == REC_OK:
                 code = check_record(p, r, offset, CHECK_CRC | CHECK_OFFSET | CHECK_TORN)
-                if code == REC_OK and r.properties_length >= CRC_RESERVED \
-                        and memcmp(p + r.size - CRC_RESERVED, CRC_NAME, 9) == 0:
+                if code == REC_OK and r.properties_length >= CRC_RESERVED and is_crc_name(p + r.size - CRC_RESERVED):
                     code = check_record(p, r, offset, CHECK_PROPERTY_CRC)
             if code != REC_OK:
                 self.reason = code
@@ -529,69 +431,3 @@ cdef class Checker:
     @property
     def record_store_timestamp(self):
         return self.record.store_timestamp
-
-
-def bad_head_unit(const uint8_t[::1] units not None, int64_t log_begin):
-    """Number of the first unit that does not point before the log; -1 if all do. Pre-blank units are fine."""
-    cdef Py_ssize_t i
-    cdef const uint8_t* u
-    for i in range(units.shape[0] // UNIT):
-        u = &units[0] + i * UNIT
-        if get32(u + 8) == PRE_BLANK and get64(u) == 0:
-            continue
-        if get64(u) < 0 or get32(u + 8) <= 0 or get64(u) + get32(u + 8) > log_begin:
-            return i
-    return -1
-
-
-def bad_tail_unit(const uint8_t[::1] units not None, int64_t log_end, Py_ssize_t start=0):
-    """Number of the first unit that is neither empty nor left over from behind the end of the log; -1 if none."""
-    cdef Py_ssize_t i
-    cdef const uint8_t* u
-    for i in range(start, units.shape[0] // UNIT):
-        u = &units[0] + i * UNIT
-        if get64(u) == 0 and get32(u + 8) == 0 and get64(u + 12) == 0:
-            continue
-        if get64(u) < log_end or get32(u + 8) <= 0:
-            return i
-    return -1
-
-
-def check_chain(uint8_t[::1] heads not None, const uint8_t[::1] entries not None, int32_t first_number, int32_t slots):
-    """Follow the chains of an index file over a piece of its entries, which begin with number `first_number`.
-
-    `heads` are `slots` numbers in the file's own byte order, as they were before these entries; they are moved on.
-    Gives (entry number, what) of each fault, at most 100.
-    """
-    cdef Py_ssize_t i, count = entries.shape[0] // ENTRY
-    cdef const uint8_t* e
-    cdef uint8_t* head
-    cdef int32_t hashed, previous
-    cdef list faults = []
-    if heads.shape[0] < 4 * <int64_t> slots or slots < 1:
-        raise ValueError("one head for each slot")
-    for i in range(count):
-        e = &entries[0] + i * ENTRY
-        hashed = get32(e)
-        if hashed < 0:
-            if len(faults) < 100:
-                faults.append((first_number + i, f"has the negative hash {hashed}"))
-            continue
-        head = &heads[0] + 4 * <int64_t> (hashed % slots)
-        previous = get32(e + 16)
-        if previous != get32(head) and len(faults) < 100:
-            faults.append((first_number + i, f"is chained to entry {previous} instead of {get32(head)}"))
-        put32(head, first_number + <int32_t> i)
-    return faults
-
-
-def differing_slots(const uint8_t[::1] heads not None, const uint8_t[::1] slots not None, Py_ssize_t limit=100):
-    """(slot, expected, found) where two tables of slot heads differ, and how many slots are used in the first."""
-    cdef Py_ssize_t i, count = min(heads.shape[0], slots.shape[0]) // 4, used = 0
-    cdef list found = []
-    for i in range(count):
-        if get32(&heads[0] + 4 * i) != 0:
-            used += 1
-        if get32(&heads[0] + 4 * i) != get32(&slots[0] + 4 * i) and len(found) < limit:
-            found.append((i, get32(&heads[0] + 4 * i), get32(&slots[0] + 4 * i)))
-    return found, used

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from penstock._native.checking import check_chain, differing_slots
+from penstock._native.chains import check_chain, differing_slots
 from penstock.errors import CorruptFile, StoreError
 from penstock.files.storage import Storage
 from penstock.store.fault import Fault

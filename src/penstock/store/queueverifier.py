@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock._native.checking import CheckedQueue, bad_head_unit, bad_tail_unit
+from penstock._native.checkedqueue import CheckedQueue
+from penstock._native.edges import bad_head_unit, bad_tail_unit
 from penstock.files.storage import Storage
 from penstock.format.batchunit import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
 from penstock.format.extunit import ExtUnit, decode_ext_unit, is_ext_address, undecorate

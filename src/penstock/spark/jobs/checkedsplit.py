@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from penstock._native.checking import CheckedQueue
+from penstock._native.checkedqueue import CheckedQueue
 from penstock._native.units import record_header
 from penstock.config import StoreConfig
 from penstock.errors import StoreError
