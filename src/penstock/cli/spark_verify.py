@@ -14,7 +14,9 @@ def verify(
     master: Master = None,
     conf: Conf = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many faults.")] = 1000,
-    split_mib: Annotated[int, typer.Option(min=1, help="Log read by one task, in MiB.")] = 128,
+    split_mib: Annotated[
+        int | None, typer.Option(min=1, help="Log read by one task, in MiB; as fits the cores.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check every record, queue unit, index chain and the checkpoint. Exit code 1 if anything is wrong."""
@@ -25,7 +27,8 @@ def verify(
         spark_session(master, conf, name="verify") as spark,
         task_bar("verify", shown=not as_json) as progress,
     ):
-        result = run(spark, path, split_bytes=split_mib << 20, limit=limit, progress=progress)
+        split_bytes = None if split_mib is None else split_mib << 20
+        result = run(spark, path, split_bytes=split_bytes, limit=limit, progress=progress)
     report = result.report
     if as_json:
         write_json(result.as_dict())

@@ -23,7 +23,7 @@ from .inprocess import without_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPLITS = [1 << 30, 16 << 10, 5000]
+SPLITS = [None, 1 << 30, 70 << 10, 16 << 10, 5000]
 DERIVED = ("consumequeue", "index", "batchconsumequeue", "consumequeue_ext")
 
 
@@ -65,7 +65,7 @@ def written(path: Path, count: int = 400) -> Path:
 @pytest.mark.parametrize("split_bytes", SPLITS)
 @pytest.mark.parametrize("case", CASES)
 def test_a_real_store_is_judged_as_by_one_pass(
-    case: str, split_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, split_bytes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = without_spark(monkeypatch, "verify")
     store = unpack(case, tmp_path)

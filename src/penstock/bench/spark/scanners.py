@@ -42,14 +42,15 @@ def scan(paths: list[str]) -> dict[str, int]:
 
 def check(path: str, number: int, count: int) -> dict[str, int]:
     """Share ``number`` of ``count`` of what the tasks of ``verify`` check: segments and index files."""
-    from penstock.spark.jobs.checkedsplit import CheckedPart, check_part
+    from penstock.spark.jobs.checkedsplit import check_part
+    from penstock.spark.jobs.passstate import CheckedPart
 
     [place] = open_places(path)
     files = place.log_files
     ends: list[int | None] = [*(file.begin for file in files[1:]), None]
     parts = [CheckedPart(place, file.begin, end) for file, end in zip(files, ends, strict=True)]
     for entry in place.storage.listdir(f"{path}/index"):
-        parts.append(CheckedPart(place, index_file=f"{path}/index/{entry.name}"))
+        parts.append(CheckedPart(place, index_files=(f"{path}/index/{entry.name}",)))
     return {"records": sum(check_part(part).counts.records for part in parts[number::count])}
 
 

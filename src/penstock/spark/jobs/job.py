@@ -41,6 +41,12 @@ def no_progress(done: int, whole: int) -> None:
     """For callers that do not look."""
 
 
+def parallelism(spark: SparkSession | None) -> int:
+    """How many tasks run at a time; a guess on Spark Connect, which has no context to ask."""
+    context = getattr(spark, "_sc", None)
+    return max(1, int(context.defaultParallelism)) if context is not None else 2
+
+
 def split_frame(
     spark: SparkSession, splits: Sequence[Item], work: Work[Item], schema: str | StructType
 ) -> DataFrame:

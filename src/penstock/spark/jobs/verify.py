@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UsageError
-from penstock.spark.jobs.checkedsplit import (
-    CheckedPart,
-    EntryReader,
-    JoinedQueues,
-    KnownStore,
-    PartResult,
-    PassState,
-    check_part,
-    seeded,
-)
-from penstock.spark.jobs.job import Progress, run_splits
+from penstock.spark.jobs.checkedsplit import check_part, seeded
+from penstock.spark.jobs.indexentries import EntryReader
+from penstock.spark.jobs.job import Progress, parallelism, run_splits
+from penstock.spark.jobs.partqueues import JoinedQueues
+from penstock.spark.jobs.passstate import CheckedPart, KnownStore, PartResult, PassState
 from penstock.spark.places import Place, open_places
 from penstock.store.fault import Fault
 from penstock.store.queueverifier import QueueFolders, QueueVerifier
@@ -34,7 +28,8 @@ from penstock.store.verify import PassCounts, Verifier, VerifyReport
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SPLIT_BYTES = 128 << 20
+SPLIT_BYTES = 256 << 20
+SMALLEST_SPLIT = 16 << 20
 _RESULT = "number int, result binary"
 _FAULTS = (
     "severity string, kind string, file string, offset long, physicalOffset long, text string, hint string"
@@ -101,22 +96,23 @@ def verify(
     spark: SparkSession,
     path: str,
     *,
-    split_bytes: int = SPLIT_BYTES,
+    split_bytes: int | None = None,
     limit: int = 1000,
     progress: Progress | None = None,
 ) -> VerifyResult:
     """Verify a store directory, local or behind a URI that every worker can read. Changes nothing.
 
-    ``limit`` bounds the faults that are kept, not those that are counted. ``progress`` is told bytes.
+    Without ``split_bytes`` the tasks are as many as fit the session. ``limit`` bounds the faults that are
+    kept, not those that are counted. ``progress`` is told bytes.
     """
-    if split_bytes < 1 or limit < 1:
+    if (split_bytes is not None and split_bytes < 1) or limit < 1:
         raise UsageError("split_bytes and limit must be at least 1")
     started = time.monotonic()
     place = single_place(path)
     verifier = _JoinedVerifier(place, limit)
     verifier.check_files()
-    parts = verifier.plan(split_bytes)
     whole = max(1, sum(file.size for file in verifier.directory.log_files))
+    parts = verifier.plan(split_bytes or even_split(whole, parallelism(spark)))
     results = _check(
         spark,
         parts,
@@ -125,7 +121,7 @@ def verify(
     again = 0
     for part, first_result in zip(parts, results, strict=True):
         result = first_result
-        if part.index_file:
+        if part.index_files:
             verifier.take(result)
             continue
         if verifier.ended:
@@ -137,6 +133,38 @@ def verify(
         verifier.join(result)
     report = verifier.finish_joined(started)
     return VerifyResult(report, list(verifier.accounts()), len(parts), again)
+
+
+def even_split(whole: int, tasks: int, most: int = SPLIT_BYTES) -> int:
+    """Bytes of a part so that ``tasks`` at a time end together, none of them larger than ``most``."""
+    rounds = max(1, -(-whole // (most * tasks)))
+    return max(SMALLEST_SPLIT, -(-whole // (rounds * tasks)))
+
+
+def log_cuts(files: Sequence[QueueFile], split_bytes: int) -> list[int]:
+    """Where parts of the log begin: at a file's begin where that leaves no part much too large, else in it.
+
+    Small files share a part, since every task costs some time of its own.
+    """
+    cuts: list[int] = []
+    for file in files:
+        end = file.begin + file.size
+        if not cuts or end - cuts[-1] > split_bytes + split_bytes // 8:
+            cuts += range(file.begin, max(file.begin + 1, end - split_bytes // 8), split_bytes)
+    return cuts
+
+
+def index_groups(sizes: Mapping[str, int], split_bytes: int) -> list[tuple[str, ...]]:
+    """Index files that one task checks."""
+    groups: list[list[str]] = []
+    room = 0
+    for path, size in sizes.items():
+        if size > room or not groups:
+            groups.append([])
+            room = split_bytes
+        groups[-1].append(path)
+        room -= size
+    return [tuple(group) for group in groups]
 
 
 def single_place(path: str) -> Place:
@@ -184,9 +212,7 @@ class _JoinedVerifier(Verifier):
         directory = self.directory
         live_end = directory.queued_end if directory.is_live else None
         known = KnownStore(directory.config, directory.is_closed, directory.is_live)
-        cuts: list[int] = []
-        for file in directory.log_files:
-            cuts += range(file.begin, file.begin + file.size, split_bytes)
+        cuts = log_cuts(directory.log_files, split_bytes)
         parts = []
         for number, begin in enumerate(cuts or [self.scanner.begin]):
             parts.append(
@@ -200,9 +226,12 @@ class _JoinedVerifier(Verifier):
                     known=known,
                 )
             )
+        sizes = {path: directory.storage.stat(path).size for path in self.index.paths}
         return parts + [
-            CheckedPart(self.place, index_file=path, limit=self._limit, known=known)
-            for path in self.index.paths
+            CheckedPart(self.place, index_files=paths, limit=self._limit, known=known)
+            for paths in index_groups(
+                sizes, split_bytes // 2
+            )  # a byte of them costs less than one of the log
         ]
 
     def take(self, result: PartResult) -> None:
