@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 EXTRA_HINT = "pip install 'penstock[spark]', or from a clone: pip install '.[spark]'"
+# Arrow checks every access to a vector twice, unless it is told that its readers look before they read, as
+# Spark's do: without that a row of many columns costs Java a third less.
+ARROW_OPTIONS = ("-Darrow.enable_unsafe_memory_access=true", "-Darrow.enable_null_check_for_get=false")
 # How long the end of the process may wait for Java to write the class archive.
 ARCHIVE_SECONDS = 120.0
 # The home this process set, to tell it from one that the user set.
@@ -117,6 +120,7 @@ def _set_up_java(settings: dict[str, str], cache: bool) -> None:
     import pyspark
 
     java = find_java()
+    settings[DRIVER_OPTIONS] = " ".join([*ARROW_OPTIONS, settings.get(DRIVER_OPTIONS, "")]).strip()
     os.environ.setdefault("JAVA_HOME", str(Path(java.executable).resolve().parent.parent))
     if settings["spark.master"].startswith("local"):
         # Spark looks its host up by name before it reads a setting, and some machines do not know their own.
