@@ -6,6 +6,29 @@ cdef enum:
     NULLABLE = 2          # ARROW_FLAG_NULLABLE
     MAX_BUFFERS = 3       # of one array: validity, offsets, data
 
+cdef struct ArrowSchema:  # the layout is fixed by the interface
+    const char* format
+    const char* name
+    const char* metadata
+    int64_t flags
+    int64_t n_children
+    ArrowSchema** children
+    ArrowSchema* dictionary
+    void (*release)(ArrowSchema*) noexcept nogil
+    void* private_data
+
+cdef struct ArrowArray:
+    int64_t length
+    int64_t null_count
+    int64_t offset
+    int64_t n_buffers
+    int64_t n_children
+    const void** buffers
+    ArrowArray** children
+    ArrowArray* dictionary
+    void (*release)(ArrowArray*) noexcept nogil
+    void* private_data
+
 cdef struct Shared:
     # Buffers of one batch. Every exported array counts as a user; the last one frees them, on whatever thread.
     int64_t users

@@ -15,29 +15,6 @@ cdef extern from *:
     """
     int64_t step_counter "penstock_count"(int64_t* counter, int64_t step) noexcept nogil
 
-cdef struct ArrowSchema:  # the layout is fixed by the interface
-    const char* format
-    const char* name
-    const char* metadata
-    int64_t flags
-    int64_t n_children
-    ArrowSchema** children
-    ArrowSchema* dictionary
-    void (*release)(ArrowSchema*) noexcept nogil
-    void* private_data
-
-cdef struct ArrowArray:
-    int64_t length
-    int64_t null_count
-    int64_t offset
-    int64_t n_buffers
-    int64_t n_children
-    const void** buffers
-    ArrowArray** children
-    ArrowArray* dictionary
-    void (*release)(ArrowArray*) noexcept nogil
-    void* private_data
-
 cdef struct ArrayPrivate:
     Shared* shared
     const void* buffers[MAX_BUFFERS]

@@ -6,7 +6,7 @@ a record claims.
 """
 
 from cython cimport final
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -21,6 +21,7 @@ from penstock._native.record cimport (
     check_record, parse_record,
 )
 from penstock._native.record import STOPS
+from penstock._native.rowvalues cimport add_message_id, microseconds
 from penstock._native.stored cimport Slab
 from penstock._native.text cimport FULL, NO_MEMORY, WIDE, Text, append, clean_text, free_text, make_room, resize
 
@@ -73,7 +74,6 @@ MAX_BATCH_BYTES = 1 << 29
 and 32-bit offsets must hold the result."""
 
 cdef int64_t BATCH_LIMIT = MAX_BATCH_BYTES
-cdef const char* HEX = "0123456789ABCDEF"
 
 
 def _mapped_addresses_are_dotted():
@@ -358,13 +358,6 @@ cdef class Builder:
         return size + finish_text(&c.values, &entries.children[1], c.pairs, shared)
 
 
-cdef inline int64_t microseconds(int64_t milliseconds) noexcept nogil:
-    """A time that a damaged record claims may be any number: what does not fit becomes the nearest that does."""
-    if milliseconds > INT64_MAX // 1000:
-        return INT64_MAX
-    return milliseconds * 1000 if milliseconds > -(INT64_MAX // 1000) else -INT64_MAX
-
-
 cdef void* hand_over(Shared* shared, void** buffer) noexcept nogil:
     cdef void* taken = buffer[0]
     buffer[0] = NULL
@@ -390,19 +383,6 @@ cdef int add_host(Column* c, const uint8_t* p, bint v6) noexcept nogil:
         c.host_size = size
         c.host_length = write_host(p, v6, DOTTED, c.host_text)
     return append(&c.text, <const uint8_t*> c.host_text, c.host_length, True)
-
-
-cdef int add_message_id(Text* text, const uint8_t* p, const Record* r) noexcept nogil:
-    """Store host and physical offset in upper-case hexadecimal; the record has both as bytes."""
-    cdef uint8_t out[56]
-    cdef int i, n = 20 if r.sys_flag & SYS_STORE_V6 else 8
-    for i in range(n):
-        out[2 * i] = HEX[p[r.store_host_at + i] >> 4]
-        out[2 * i + 1] = HEX[p[r.store_host_at + i] & 15]
-    for i in range(8):
-        out[2 * (n + i)] = HEX[p[28 + i] >> 4]
-        out[2 * (n + i) + 1] = HEX[p[28 + i] & 15]
-    return append(text, out, 2 * (n + 8), False)
 
 
 def decode_result(GetResult result not None, object columns=None):

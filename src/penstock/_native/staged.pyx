@@ -12,14 +12,20 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
+from penstock._native.arrow cimport ArrowArray, ArrowSchema
 from penstock._native.arrowin cimport (
-    INT64, MAP, NOTHING, TEXT, LARGE_TEXT, ArrowArray, ArrowSchema, Column, is_null, number_at, take_column, text_at,
+    INT64, MAP, NOTHING, TEXT, LARGE_TEXT, Column, is_null, number_at, take_column, text_at,
 )
 from penstock._native.encode import month_of
 from penstock._native.endian cimport put16, put32, put64
 from penstock._native.record cimport (
     MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, hash_text, parse_record,
     penstock_crc32, penstock_crc_setup,
+)
+from penstock._native.stagedrow cimport (
+    C_BODY, C_BORN, C_DELAY, C_DELIVER_AT, C_FLAG, C_KEYS, C_ORDER_KEY, C_PROPERTIES, C_QUEUE_ID, C_SYS_FLAG, C_TAGS, C_TOPIC,
+    C_UNIQUE_KEY, COLUMN_COUNT, KEPT_FLAGS, MAX_QUEUE, S_BAD_QUEUE, S_DONE, S_LONG_BODY, S_LONG_PROPERTIES, S_LONG_RECORD,
+    S_NEED_QUEUE, S_NO_MEMORY, S_NO_TOPIC, S_SEPARATOR, S_SPECIAL, asks_for_more, is_plain, named, never_stored, put_pair,
 )
 from penstock._native.topicslots cimport TopicSlots, find_slot, free_topics, make_slot
 
@@ -30,75 +36,9 @@ COLUMNS = (
     "deliverAt",
 )
 
-cdef enum:
-    C_TOPIC = 0
-    C_BODY = 1
-    C_KEYS = 2
-    C_TAGS = 3
-    C_PROPERTIES = 4
-    C_QUEUE_ID = 5
-    C_ORDER_KEY = 6
-    C_UNIQUE_KEY = 7
-    C_FLAG = 8
-    C_SYS_FLAG = 9
-    C_BORN = 10
-    C_DELAY = 11
-    C_DELIVER_AT = 12
-    COLUMN_COUNT = 13
-    MAX_QUEUE = 65536
-    KEPT_FLAGS = 0x703  # compression, its kind, and that several tags are given: what is said of the body and tags
-
 DONE, NEED_QUEUE, SPECIAL, NO_TOPIC, LONG_BODY, LONG_PROPERTIES, LONG_RECORD, SEPARATOR, BAD_QUEUE, NO_MEMORY = range(10)
 
-cdef enum:
-    S_DONE = 0
-    S_NEED_QUEUE = 1
-    S_SPECIAL = 2
-    S_NO_TOPIC = 3
-    S_LONG_BODY = 4
-    S_LONG_PROPERTIES = 5
-    S_LONG_RECORD = 6
-    S_SEPARATOR = 7
-    S_BAD_QUEUE = 8
-    S_NO_MEMORY = 9
-
 cdef const char* HEX = b"0123456789ABCDEF"
-
-cdef inline bint is_plain(const uint8_t* p, int32_t n) noexcept nogil:
-    cdef int32_t i
-    for i in range(n):
-        if p[i] == 1 or p[i] == 2:
-            return False
-    return True
-
-
-cdef inline bint named(Span name, const char* text, int32_t n) noexcept nogil:
-    return name.length == n and memcmp(name.at, text, n) == 0
-
-
-cdef inline bint asks_for_more(Span name) noexcept nogil:
-    """Whether a property makes the store do more than keep the message: such rows are judged one by one."""
-    if name.length < 5 or name.length > 20:
-        return False
-    if name.at[0] == c"D":
-        return named(name, b"DELAY", 5)
-    if name.at[0] == c"T":
-        return named(name, b"TIMER_DELAY_SEC", 15) or named(name, b"TIMER_DELAY_MS", 14) or named(name, b"TIMER_DELIVER_MS", 16)
-    if name.at[0] == c"I":
-        return named(name, b"INNER_NUM", 9) or named(name, b"INNER_MULTI_DISPATCH", 20)
-    return False
-
-
-cdef inline bint never_stored(Span name) noexcept nogil:
-    return (name.length >= 16 and memcmp(name.at, b"__RMQ.TRANSIENT.", 16) == 0) or named(name, b"__CRC32#", 8)
-
-
-cdef inline uint8_t* put_pair(uint8_t* p, const char* name, int32_t n, Span value) noexcept nogil:
-    memcpy(p, name, n)
-    p[n] = 1
-    memcpy(p + n + 1, value.at, value.length)
-    p[n + 1 + value.length] = 2
-    return p + n + value.length + 2
 
 
 cdef class RecordEncoder:
