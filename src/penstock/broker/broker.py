@@ -54,8 +54,8 @@ SWITCH_SECONDS = 0.0005
 class Broker:
     """Serves RocketMQ's clients from a store directory. An async context manager; everything is on its loop.
 
-    After ``start`` the parts are there as attributes. ``handlers`` is the one table of requests: modules for
-    administration add theirs with ``add_handlers`` before it.
+    After ``start`` the parts are there as attributes. ``handlers`` is the one table of requests, the embedded
+    name server's included.
     """
 
     store: MessageStore
@@ -262,6 +262,8 @@ class Broker:
     def address(self) -> str:
         """Where clients reach this broker."""
         host = self.config.advertised_host
+        if host in ("0.0.0.0", "::"):
+            host = own_address()
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
     @property
@@ -316,6 +318,8 @@ class Broker:
         return task
 
     def _lost(self, connection: Connection, reason: str) -> None:
+        if self.name_server is not None:
+            self.name_server.lost(connection)
         self.holding.lost(connection)
         self.consumers.lost(connection)
         self.producers.lost(connection)
@@ -329,6 +333,16 @@ def host_text(host: str, port: int) -> str:
             return f"[{address}]:{port}"
         address = address.ipv4_mapped
     return f"{address}:{port}"
+
+
+def own_address() -> str:
+    """This machine's address as others reach it, as far as it can be told; else loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: only asks for the way there
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
 
 
 def free_port(host: str) -> int:

@@ -14,6 +14,7 @@ from penstock.cli.sending import send
 from penstock.cli.sparking import app as spark_app
 from penstock.cli.storing import app as store_app
 from penstock.cli.tailing import tail
+from penstock.cli.up import up
 
 app = typer.Typer(
     help="A durable message log that keeps Apache RocketMQ's bytes.",
@@ -25,6 +26,7 @@ app.add_typer(store_app, name="store")
 app.add_typer(config_app, name="config")
 app.add_typer(spark_app, name="spark")
 app.add_typer(bench_app, name="bench")
+app.command("up")(up)
 app.command("send")(send)
 app.command("tail")(tail)
 app.command("sql")(sql)

@@ -1,0 +1,113 @@
+"""``penstock up``: a broker and its name server in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from penstock.broker import Broker
+
+_DURABILITY = {
+    "sync": "an acknowledged message is on disk (flush: sync)",
+    "async": "an acknowledged message is in memory and on disk within {seconds:g} s or so (flush: async)",
+}
+
+
+def up(
+    store: Annotated[
+        Path | None, typer.Option("--store", help="Store directory; made if it is not there.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; 127.0.0.1 unless told otherwise.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the broker; 0 takes a free one.", min=0, max=65535)
+    ] = None,
+    namesrv: Annotated[
+        str | None,
+        typer.Option(help="Register with these name servers (host:port;host:port), run none of our own."),
+    ] = None,
+    namesrv_port: Annotated[
+        int | None, typer.Option(help="Port of our own name server; 0 takes a free one.", min=0, max=65535)
+    ] = None,
+    flush: Annotated[
+        Literal["sync", "async"] | None, typer.Option(help="Wait for the disk (sync, the default) or not.")
+    ] = None,
+    advertise: Annotated[
+        str | None, typer.Option(help="The address that clients are told, when it is not the one above.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings: TOML, or a broker.conf of RocketMQ's.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one object instead of text.")] = False,
+) -> None:
+    """Run a broker until it is told to stop (Ctrl+C, SIGTERM)."""
+    from penstock.broker import Broker
+    from penstock.cli.output import write_json
+    from penstock.config import load_broker_config
+    from penstock.remoting.loop import run, until_stopped
+
+    flags: dict[str, Any] = {
+        "store_path": None if store is None else str(store),
+        "listen_host": host,
+        "listen_port": port,
+        "namesrv_addr": namesrv,
+        "namesrv_embedded": False if namesrv else None,
+        "namesrv_port": namesrv_port,
+        "flush_disk_type": flush,
+        "broker_ip": advertise,
+    }
+    settings, _ = load_broker_config(config, flags=flags)
+
+    async def serve() -> None:
+        async with Broker(settings) as broker:
+            if as_json:
+                write_json(facts(broker))
+            else:
+                print(banner(broker), flush=True)
+            await until_stopped()
+            if not as_json:
+                print("stopping: answering what is owed, then flushing", flush=True)
+
+    run(serve())
+
+
+def facts(broker: Broker) -> dict[str, Any]:
+    """What a program wants to know of a broker that has just started."""
+    return {
+        "address": broker.address,
+        "namesrv": broker.namesrv_address,
+        "store": str(broker.store.path),
+        "flush": broker.store.config.flush_disk_type,
+        "broker": broker.config.broker_name,
+        "cluster": broker.config.cluster_name,
+        "topics": len(broker.topics),
+    }
+
+
+def banner(broker: Broker) -> str:
+    """The same for people: where it is, what it promises, what to type next."""
+    config = broker.store.config
+    durability = _DURABILITY[config.flush_disk_type].format(
+        seconds=config.flush_commit_log_thorough_interval_ms / 1000
+    )
+    name_server = broker.namesrv_address
+    lines = [
+        f"penstock broker {broker.config.broker_name} (cluster {broker.config.cluster_name})",
+        f"  broker       {broker.address}",
+        f"  name server  {name_server}" + ("" if broker.name_server is not None else " (not ours)"),
+        f"  store        {broker.store.path}",
+        f"  durability   {durability}",
+        "",
+        "  paste next, in another terminal:",
+        f"    penstock send greetings hello --namesrv {name_server}",
+        f"    penstock tail greetings --namesrv {name_server}",
+        "  RocketMQ's clients: namesrvAddr = " + name_server,
+        "  Ctrl+C stops it",
+    ]
+    if broker.config.listen_host not in ("127.0.0.1", "::1"):
+        lines.insert(5, "  anybody who reaches this address may read and write: there are no accounts")
+    return "\n".join(lines)
