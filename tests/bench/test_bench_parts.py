@@ -185,7 +185,7 @@ def test_figures_outlive_what_ends_a_run(
 
 def test_shared_log_can_be_opened_as_it_was_killed_again_and_again(tmp_path: Path) -> None:
     with Session(tmp_path, Scale.quick(), False, lambda text: None) as session:
-        log = write_log(session, "ours", [Work(100, batch=10), Work(28, first=100)])
+        log = write_log(session, "ours", [Work(100, batch=10), Work(28, first=100)], checkpoint=True)
         assert len(log.memory) == 2
         for _ in range(2):
             log.restore()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,16 +41,16 @@ class SharedLog:
 
 
 def write_log(
-    session: Session, side: str, parts: Sequence[Work], *, rest: float = 0.0, **options: Any
+    session: Session, side: str, parts: Sequence[Work], *, checkpoint: bool = False, **options: Any
 ) -> SharedLog:
-    """Let a process of its own write the parts and kill it; ``rest`` seconds pass before the last part."""
+    """Let a process of its own write the parts and kill it; with a ``checkpoint`` before the last part."""
     folder, saved = session.new_folder(), session.new_folder()
     memory = []
     with session.fresh(side) as child:
         child.ask("open", dir=str(folder), config=session.config("async", **options))
         for number, part in enumerate(parts):
-            if number == len(parts) - 1:
-                time.sleep(rest)
+            if checkpoint and number == len(parts) - 1:
+                child.ask("checkpoint")
             memory.append(int(child.ask("put", **part.command())["rss_anon"]))
         child.ask("kill")
         child.wait_killed()

@@ -90,13 +90,12 @@ def growth_rows(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row
 
 
 def _write_segments(session: Session, segments: int) -> SharedLog:
-    """So many segments but a half; a checkpoint passes, then a little more is written behind it."""
+    """So many segments but a half, a checkpoint, and a little more behind it."""
     size = session.scale.segment_bytes
     session.progress(f"ours writes {segments} segments")
     count = int(size * (segments - 0.5)) // RECORD
     parts = [Work(count, batch=64), Work(1000, first=count)]
-    rest = session.scale.checkpoint_seconds
-    return write_log(session, "ours", parts, rest=rest, mappedFileSizeCommitLog=size)
+    return write_log(session, "ours", parts, checkpoint=True, mappedFileSizeCommitLog=size)
 
 
 def memory_rows(session: Session, wanted: Callable[[str], bool]) -> Iterator[Row]:

@@ -62,6 +62,7 @@ class Ours:
             "close": self.close,
             "rebuild": self.rebuild,
             "kill": self.kill,
+            "checkpoint": self.checkpoint,
             "spread": self.spread,
             "memory": lambda _: {"descriptors": open_descriptors()},
         }
@@ -104,6 +105,11 @@ class Ours:
         send({"ok": True})
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("alive after SIGKILL")
+
+    def checkpoint(self, command: Answer) -> Answer:
+        """What a running store does once a minute: recovery will start here."""
+        self.store.sync_positions()
+        return {}
 
     # -- putting ------------------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ class Scale:
     queries: int = 20_000
     log_bytes: int = 900_000_000
     segment_bytes: int = 64 << 20
-    checkpoint_seconds: float = 12.0
     many_queues: int = 8000
 
     @classmethod
@@ -53,7 +52,6 @@ class Scale:
             queries=1000,
             log_bytes=20_000_000,
             segment_bytes=4 << 20,
-            checkpoint_seconds=1.0,
             many_queues=400,
         )
 
