@@ -60,6 +60,11 @@ class Scene:
     window: int
 
     def damage(self, target: int, place: int, mask: int) -> None:
+        """Flip a bit; of every fourth in the fields before a body, where no CRC of a body covers it."""
+        if target % 4 == 0 and self.begins:
+            number, field = divmod(place, 60)
+            self.log[self.begins[number % len(self.begins)] + field] ^= mask
+            return
         parts = [self.log, self.entries, *self.units.values()]
         part = parts[target % len(parts)]
         if part:
