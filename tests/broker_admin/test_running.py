@@ -1,0 +1,118 @@
+"""Figures, settings and the page for monitoring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker_admin.conftest import Operator
+from golden_wire import conversation
+from penstock.format.javajson import parse
+from penstock.remoting.command import decode
+
+Operate = Callable[..., None]
+
+
+def test_runtime_info_has_every_key_that_tools_print(operate: Operate) -> None:
+    _, frames = conversation("mqadmin-brokerStatus")
+    theirs = parse(bytes(decode(frames[-1].frame).body).decode())["table"]
+
+    async def scenario(operator: Operator) -> None:
+        await operator.create("T", 1)
+        await operator.send("T", b"one")
+        ours = (await operator.done(28))["table"]
+        missing = {key for key in theirs if "_" not in key} - ours.keys()
+        assert missing == set()
+        assert all(isinstance(value, str) for value in ours.values())
+        assert ours["msgPutTotalTodayNow"] == "1"
+        assert int(ours["commitLogMaxOffset"]) > 0
+        assert float(ours["putTps"].split(" ")[0]) >= 0
+
+    operate(scenario)
+
+
+def test_statistics_of_topics_and_groups(operate: Operate) -> None:
+    async def scenario(operator: Operator) -> None:
+        await operator.create("T", 1)
+        await operator.send("T", b"one")
+        found = await operator.done(315, statsName="TOPIC_PUT_NUMS", statsKey="T")
+        assert found["statsMinute"]["sum"] == 1
+        missing = await operator.refused(315, statsName="GROUP_GET_NUMS", statsKey="T@G")
+        assert missing == (1, "The stats <GROUP_GET_NUMS> <T@G> not exist")
+        await operator.done(907)
+        await operator.done(2003)
+        await operator.done(306)
+        await operator.done(329)
+
+    operate(scenario)
+
+
+def test_settings_are_shown_by_rocketmqs_names(operate: Operate) -> None:
+    async def scenario(operator: Operator) -> None:
+        answer = await operator.ask(26)
+        lines = dict(line.split("=", 1) for line in bytes(answer.body).decode().splitlines())
+        assert lines["brokerName"] == "broker-a"
+        assert lines["flushDiskType"] == "ASYNC_FLUSH"
+        assert lines["longPollingEnable"] == "true"
+        assert parse(answer.fields["version"])["counter"] == 0
+
+    operate(scenario)
+
+
+def test_only_harmless_settings_can_be_set_from_afar(operate: Operate) -> None:
+    async def scenario(operator: Operator) -> None:
+        await operator.done(25, b"longPollingEnable=false\nshortPollingTimeMills=250\n")
+        assert operator.broker.config.long_polling_enable is False
+        assert operator.broker.config.short_polling_time_ms == 250
+        assert parse((await operator.ask(26)).fields["version"])["counter"] == 1
+        await operator.done(25, b"")
+        await operator.done(25, b"nosuchkey=1\n")
+        await operator.done(25, b"waitTimeMillsInSendQueue=300\n")
+        assert (await operator.refused(25, b"x=\\u00zz"))[0] == 1
+
+    operate(scenario)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"brokerConfigPath=/x",
+        b"rocketmqHome=/tmp/x",
+        b"storePathRootDir=/tmp/x",
+        b"storePathCommitLog=/tmp/x",
+        b"store_path=/tmp/x",
+        b"filterServerNums=1\nrocketmqHome=-c $@|sh . echo touch /tmp/x",
+        b"namesrvAddr=10.0.0.1:9876",
+        b"brokerName=other",
+        b"listenPort=1",
+        b"brokerIP1=10.0.0.1",
+        b"configBlackList=",
+        b"longPollingEnable=false\nbrokerName=other",
+    ],
+)
+def test_settings_with_paths_addresses_or_names_are_refused_whole(operate: Operate, line: bytes) -> None:
+    async def scenario(operator: Operator) -> None:
+        before = operator.broker.config
+        assert await operator.refused(25, line) == (16, "Can not update config in black list.")
+        assert operator.broker.config == before
+
+    operate(scenario)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"longPollingEnable=5",
+        b"shortPollingTimeMills=-1",
+        b"shortPollingTimeMills=99999999999999999999999",
+        b"brokerPermission=9",
+    ],
+)
+def test_settings_out_of_range_are_refused(operate: Operate, line: bytes) -> None:
+    async def scenario(operator: Operator) -> None:
+        before = operator.broker.config
+        assert (await operator.refused(25, line))[0] == 29
+        assert operator.broker.config == before
+
+    operate(scenario)
