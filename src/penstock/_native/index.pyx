@@ -2,21 +2,15 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from penstock._native.endian cimport get32, get64, put32, put64
 from penstock._native.record cimport hash_text
 
-cdef extern from *:
-    """
-    #define penstock_prefetch(p) __builtin_prefetch((p), 1, 1)
-    """
-    void penstock_prefetch(const void* p) noexcept nogil
-
 cdef enum:
     HEADER = 40
     ENTRY = 20
-    AHEAD = 16
 
 
 cdef int32_t index_hash(uint32_t text_hash) noexcept nogil:
@@ -156,47 +150,63 @@ cdef class Index:
         return found
 
     def cut(self, int32_t count, int64_t written=-1):
-        """Keep entries 1 to count - 1: erase the others, rebuild slots and header from what is left.
+        """Keep entries 1 to count - 1: erase the others, make the slots that led to them and the header anew.
 
-        Used after a crash, when entries past the synced count may or may not have reached the disk. From byte
-        `written` on the file holds zeros only, if it is given: they need not be written again.
+        Used after a crash, when entries past the synced count may or may not have reached the disk. A slot that leads
+        to a kept entry, or to none, was not touched since that sync and is right. From byte `written` on the file holds
+        zeros only, if it is given: they need not be written again.
         """
         cdef IndexState* s = &self.state
-        cdef int32_t number, hashed, head
-        cdef int64_t seconds = 0, first, size
+        cdef int32_t number, hashed, head, at
+        cdef int64_t seconds = 0, first, size, lost = 0
         cdef uint8_t* entry
-        cdef uint8_t* slot
+        cdef uint8_t* marked
+        cdef int32_t* heads
         count = max(1, min(count, s.capacity))
         first = entry_at(s, count) - s.base
         size = entry_at(s, s.capacity) - s.base
         if written < 0 or written > size:
             written = size
+        marked = <uint8_t*> calloc(s.slots // 8 + 1, 1)
+        heads = <int32_t*> calloc(s.slots, 4)
+        if marked == NULL or heads == NULL:
+            free(marked)
+            free(heads)
+            raise MemoryError()
         with nogil:
-            memset(s.base + HEADER, 0, 4 * <int64_t> s.slots)
+            s.used_slots = 0
+            for at in range(s.slots):
+                head = get32(s.base + HEADER + 4 * <int64_t> at)
+                if head < 0 or head >= count:
+                    marked[at >> 3] |= <uint8_t> (1 << (at & 7))
+                    lost += 1
+                elif head > 0:
+                    s.used_slots += 1
+            if lost:
+                for number in range(1, count):
+                    entry = entry_at(s, number)
+                    hashed = get32(entry)
+                    if hashed < 0:
+                        continue
+                    at = hashed % s.slots
+                    if marked[at >> 3] & (1 << (at & 7)):
+                        # Most are right already: a page that is not written need not be synced.
+                        if get32(entry + 16) != heads[at]:
+                            put32(entry + 16, heads[at])
+                        heads[at] = number
+                # Each slot goes from one value to the other at once: a crash meanwhile finds either.
+                for at in range(s.slots):
+                    if marked[at >> 3] & (1 << (at & 7)):
+                        put32(s.base + HEADER + 4 * <int64_t> at, heads[at])
+                        s.used_slots += heads[at] > 0
             if written > first:
                 memset(s.base + first, 0, written - first)
-            s.used_slots = 0
-            for number in range(1, count):
-                if number + AHEAD < count:
-                    hashed = get32(entry_at(s, number + AHEAD))
-                    if hashed >= 0:
-                        penstock_prefetch(slot_at(s, hashed))
-                entry = entry_at(s, number)
-                hashed = get32(entry)
-                if hashed < 0:
-                    continue
-                slot = slot_at(s, hashed)
-                head = get32(slot)
-                if head == 0:
-                    s.used_slots += 1
-                # Most are right already: a page that is not written need not be synced.
-                if get32(entry + 16) != head:
-                    put32(entry + 16, head)
-                put32(slot, number)
             if count > 1:
                 s.begin_offset = get64(entry_at(s, 1) + 4)
                 s.end_offset = get64(entry_at(s, count - 1) + 4)
                 seconds = get32(entry_at(s, count - 1) + 12)
+        free(marked)
+        free(heads)
         s.count = count
         if count == 1:
             s.begin_timestamp = s.end_timestamp = s.begin_offset = s.end_offset = 0
