@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from penstock.config import StoreConfig
 
 app = typer.Typer(help="Look at a store directory, check it, mend it, copy it.", no_args_is_help=True)
 
@@ -19,13 +22,20 @@ def store() -> None:
     """Look at a store directory, check it, mend it, copy it."""
 
 
+def _settings() -> StoreConfig:
+    """Of the environment and the file it names: a log that RocketMQ keeps in several folders is found so."""
+    from penstock.config import load_config
+
+    return load_config()[0]
+
+
 @app.command("info")
 def info(path: StorePath, as_json: Json = False) -> None:
     """What is in it: log, topics, queues, index, checkpoint."""
     from penstock.cli.output import print_facts, print_table, size_text, time_text, write_json
     from penstock.cli.summary import summarise
 
-    summary = summarise(str(path))
+    summary = summarise(str(path), _settings())
     if as_json:
         write_json(summary)
         return
@@ -36,6 +46,7 @@ def info(path: StorePath, as_json: Json = False) -> None:
             "state": summary["state"],
             "log": f"{log['begin']} to {log['end']} ({size_text(log['end'] - log['begin'])}),"
             f" {log['files']} files of {size_text(log['segment_size'])}",
+            **({"folders": ", ".join(log["folders"])} if len(log["folders"]) > 1 else {}),
             "queues": f"{len(summary['queues'])} of {len(summary['topics'])} topics",
             "index": f"{index['entries']} entries in {index['files']} files",
             "checkpoint": ", ".join(
@@ -70,7 +81,7 @@ def verify(
     from penstock.store.verify import verify_store
 
     with progress_bar("verify", shown=not as_json) as progress:
-        report = verify_store(str(path), progress=progress, limit=limit)
+        report = verify_store(str(path), config=_settings(), progress=progress, limit=limit)
     if as_json:
         write_json(report.as_dict())
     else:
@@ -104,7 +115,7 @@ def dump(
     from penstock.store.fault import FaultList
     from penstock.store.scan import LogScanner, record_boundary
 
-    directory = StoreDirectory(None, str(path))
+    directory = StoreDirectory(None, str(path), _settings())
     faults = FaultList(100)
     begin = None if start is None else record_boundary(directory, start)
     scanner = LogScanner(directory, begin=begin, on_fault=faults)
@@ -136,7 +147,7 @@ def get(
     from penstock.cli.output import message_line, message_object, write_json
     from penstock.store.readonly import ReadOnlyStore
 
-    with ReadOnlyStore(str(path)) as opened:
+    with ReadOnlyStore(str(path), config=_settings()) as opened:
         result = opened.get(topic, queue, offset, count, tags=tags)
         if as_json:
             write_json(
@@ -172,7 +183,7 @@ def find(
     from penstock.cli.output import write_message
     from penstock.store.readonly import ReadOnlyStore
 
-    with ReadOnlyStore(str(path)) as opened:
+    with ReadOnlyStore(str(path), config=_settings()) as opened:
         kind = "T" if tags else None
         for message in opened.query(topic, key, max=most, begin=begin, end=end, index_type=kind):
             write_message(message, as_json=as_json)
@@ -195,7 +206,7 @@ def repair(
     from penstock.store.repair import repair_store
 
     with progress_bar("verify", shown=not as_json) as progress:
-        report = repair_store(str(path), dry_run=dry_run, progress=progress)
+        report = repair_store(str(path), config=_settings(), dry_run=dry_run, progress=progress)
     if as_json:
         write_json(report.as_dict())
     else:
@@ -222,7 +233,7 @@ def backup(
     from penstock.store.backup import backup_store
 
     with progress_bar("copy", shown=not as_json) as progress:
-        report = backup_store(str(path), str(target), progress=progress)
+        report = backup_store(str(path), str(target), config=_settings(), progress=progress)
     if as_json:
         write_json(report.as_dict())
     else:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from penstock.config import StoreConfig
 from penstock.files.storage import Storage
 from penstock.store.directory import StoreDirectory
 from penstock.store.indexverifier import is_index_name
 from penstock.store.readonly import ReadOnlyStore
 
 
-def summarise(path: str) -> dict[str, Any]:
+def summarise(path: str, config: StoreConfig | None = None) -> dict[str, Any]:
     """Figures of a directory, closed or in use. Raises NotAStore if it is none."""
-    directory = StoreDirectory(None, path)
-    with ReadOnlyStore(path) as opened:
+    directory = StoreDirectory(None, path, config)
+    with ReadOnlyStore(path, config=config) as opened:
         queues = [
             {
                 "topic": topic,
@@ -33,6 +34,7 @@ def summarise(path: str) -> dict[str, Any]:
         "state": "in use" if directory.is_live else "closed" if directory.is_closed else "not closed cleanly",
         "log": {
             "files": len(files),
+            "folders": list(directory.log_folders.all),
             "segment_size": config.mapped_file_size_commit_log,
             "begin": directory.min_physical_offset,
             "end": max(end, directory.min_physical_offset),

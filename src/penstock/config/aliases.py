@@ -9,6 +9,8 @@ ALIASES: dict[str, str] = {
     "flushDiskType": "flush_disk_type",
     "syncFlushTimeout": "sync_flush_timeout_ms",
     "readUnCommitted": "read_uncommitted",
+    "storePathCommitLog": "store_path_commit_log",
+    "readOnlyCommitLogStorePaths": "read_only_commit_log_store_paths",
     "mappedFileSizeCommitLog": "mapped_file_size_commit_log",
     "mapedFileSizeCommitLog": "mapped_file_size_commit_log",  # spelling of the 4.x versions
     "mappedFileSizeConsumeQueue": "mapped_file_size_consume_queue",

@@ -66,6 +66,8 @@ class StoreConfig:
     read_uncommitted: bool = _behaviour(False)
 
     # -- behaviour: files (sizes of an existing store are read off its files) -----------------------------
+    store_path_commit_log: str = _behaviour("")
+    read_only_commit_log_store_paths: str = _behaviour("")
     mapped_file_size_commit_log: int = _behaviour(_GIB, 1024)
     mapped_file_size_consume_queue: int = _behaviour(6_000_000, CONSUME_QUEUE_UNIT)
     enable_consume_queue_ext: bool = _behaviour(False)

@@ -6,6 +6,7 @@ from penstock.files.filecache import FileCache
 from penstock.files.mappedfile import MappedFile
 from penstock.files.mappedfilequeue import MappedFileQueue
 from penstock.files.memory import MemoryStorage
+from penstock.files.multipath import MultiPathMappedFileQueue
 from penstock.files.storage import Entry, Lock, SparseFile, Storage
 from penstock.files.transient import TransientStorePool
 
@@ -18,6 +19,7 @@ __all__ = [
     "MappedFile",
     "MappedFileQueue",
     "MemoryStorage",
+    "MultiPathMappedFileQueue",
     "SparseFile",
     "Storage",
     "TransientStorePool",

@@ -21,7 +21,7 @@ PIECE = 1 << 20
 
 
 class MappedFileQueue:
-    """The files of one folder, each named by the offset of its first byte.
+    """The files of a folder, each named by the offset of its first byte.
 
     ``files`` is replaced, never changed: who took it may go through it without a lock. There is one
     ``MappedFile`` for a name. ``flushed_where`` and ``committed_where`` are offsets in the whole queue.
@@ -59,6 +59,11 @@ class MappedFileQueue:
         """The files in order, as they are now."""
         return self._files
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where its files lie."""
+        return (self.path,)
+
     # -- loading -----------------------------------------------------------------------------------
 
     def load(self, *, strict: bool = True) -> None:
@@ -68,35 +73,21 @@ class MappedFileQueue:
         last. Any other file of a wrong size, and (unless ``strict`` is off: then it goes to ``ignored``) any
         file that is not named by an offset, is ``CorruptFile``.
         """
-        try:
-            entries = [entry for entry in self.storage.listdir(self.path) if not entry.is_dir]
-        except FileNotFoundError:
-            return
-        named = []
-        for entry in entries:
-            if entry.name.isascii() and entry.name.isdigit():
-                named.append(entry)
-            elif strict:
-                offset_of(self._place(entry.name))
-            else:
-                self.ignored.append(entry.name)
-        named.sort(key=lambda entry: int(entry.name))
+        named = sorted(self._named(strict), key=lambda found: int(found[1].name))
         loaded: list[MappedFile] = []
         try:
-            for entry in named:
+            for path, entry in named:
                 if entry.size != self.mapped_file_size:
-                    if entry is named[-1] and self._is_unfinished(entry):
-                        self._remove_unfinished(entry)
+                    if entry is named[-1][1] and self._is_unfinished(path, entry):
+                        self._remove_unfinished(path)
                         continue
                     raise CorruptFile(
-                        self._place(entry.name),
+                        path,
                         found=f"{entry.size} bytes instead of {self.mapped_file_size}",
                         hint="restore it from a copy, or open the store with the file size of its writer",
                     )
                 loaded.append(
-                    MappedFile.open(
-                        self.storage, self._place(entry.name), self.mapped_file_size, writable=self.writable
-                    )
+                    MappedFile.open(self.storage, path, self.mapped_file_size, writable=self.writable)
                 )
         except BaseException:
             for file in loaded:
@@ -105,18 +96,36 @@ class MappedFileQueue:
         with self._guard:
             self._files = tuple(loaded)
 
-    def _is_unfinished(self, entry: Entry) -> bool:
+    def _named(self, strict: bool) -> list[tuple[str, Entry]]:
+        """Path and entry of every file that is named by an offset."""
+        found = []
+        for folder in self.folders:
+            try:
+                entries = [entry for entry in self.storage.listdir(folder) if not entry.is_dir]
+            except FileNotFoundError:
+                continue
+            for entry in entries:
+                path = str(PurePath(folder) / entry.name)
+                if entry.name.isascii() and entry.name.isdigit():
+                    found.append((path, entry))
+                elif strict:
+                    offset_of(path)
+                else:
+                    self.ignored.append(entry.name)
+        return found
+
+    def _is_unfinished(self, path: str, entry: Entry) -> bool:
         if entry.size > self.mapped_file_size:
             return False
         for begin in range(0, entry.size, PIECE):
-            if any(self.storage.pread(self._place(entry.name), begin, min(PIECE, entry.size - begin))):
+            if any(self.storage.pread(path, begin, min(PIECE, entry.size - begin))):
                 return False
         return True
 
-    def _remove_unfinished(self, entry: Entry) -> None:
+    def _remove_unfinished(self, path: str) -> None:
         if self.writable:
-            self.storage.unlink(self._place(entry.name))
-            self.storage.sync_dir(self.path)
+            self.storage.unlink(path)
+            self.storage.sync_dir(PurePath(path).parent)
 
     def check_self(self) -> list[CorruptFile]:
         """Files that do not start where the one before them ends. Not raised: the caller knows what it
@@ -197,8 +206,8 @@ class MappedFileQueue:
         if self._allocate is None or last is None:
             return None
         begin = last.file_from_offset + self.mapped_file_size
-        ahead = self._place(file_name(begin + self.mapped_file_size))
-        return self._allocate.request(self._place(file_name(begin)), ahead, self.mapped_file_size)
+        ahead = self._place(begin + self.mapped_file_size)
+        return self._allocate.request(self._place(begin), ahead, self.mapped_file_size)
 
     def should_roll(self, size: int) -> bool:
         """True when ``size`` more bytes need a new file."""
@@ -229,10 +238,10 @@ class MappedFileQueue:
             if known is not None:
                 return known
             if not self._files:
-                self._make_folder()
-        path = self._place(file_name(create_offset))
+                self._make_folders()
+        path = self._place(create_offset)
         if self._allocate is not None:
-            ahead = self._place(file_name(create_offset + self.mapped_file_size))
+            ahead = self._place(create_offset + self.mapped_file_size)
             made = self._allocate.take(path, ahead, self.mapped_file_size, wait=wait)
             if made is None:
                 return self._known(create_offset)
@@ -253,14 +262,15 @@ class MappedFileQueue:
         file.first_create_in_queue = not self._files
         self._files = (*self._files, file)
 
-    def _make_folder(self) -> None:
+    def _make_folders(self) -> None:
         try:
             self.storage.makedirs(self.path)
         except OSError as error:
             raise store_error(error, "making the folder of a file queue") from error
 
-    def _place(self, name: str) -> str:
-        return str(PurePath(self.path) / name)
+    def _place(self, offset: int) -> str:
+        """Where the new file belongs that starts at ``offset``."""
+        return str(PurePath(self.path) / file_name(offset))
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -332,12 +342,10 @@ class MappedFileQueue:
             keep = [file for file in self._files if file.file_from_offset <= offset]
             drop = [file for file in self._files if file.file_from_offset > offset]
             self._files = tuple(keep)
-            if self._allocate is not None:
-                self._allocate.discard(self.path)
+            self._discard_ahead()
             for file in reversed(drop):  # from the end: a crash in between leaves no gap
                 file.destroy()
-            if drop:
-                self._sync_folder()
+                self._sync_folder_of(file)
             if keep and offset < keep[-1].file_from_offset + self.mapped_file_size:
                 if self._reserve:
                     keep[-1].reserve()
@@ -361,10 +369,9 @@ class MappedFileQueue:
             if self._files:
                 last = self._files[-1]
                 self._files = self._files[:-1]
-                if self._allocate is not None:
-                    self._allocate.discard(self.path)
+                self._discard_ahead()
                 last.destroy()
-                self._sync_folder()
+                self._sync_folder_of(last)
 
     def delete_expired_file_by_time(
         self,
@@ -387,7 +394,7 @@ class MappedFileQueue:
             if count > 0 and pause is not None:
                 pause()
             self._forget(file)
-            self._sync_folder()  # in this order on disk too: a crash must not leave a gap
+            self._sync_folder_of(file)  # in this order on disk too: a crash must not leave a gap
             count += 1
             if count >= batch_max:
                 break
@@ -431,21 +438,21 @@ class MappedFileQueue:
         file.destroy()
 
     def destroy(self) -> None:
-        """Remove all files and the folder."""
+        """Remove all files and their folders."""
         with self._guard:
             files, self._files = self._files, ()
             self.flushed_where = self.committed_where = 0
-            if self._allocate is not None:
-                self._allocate.discard(self.path)
+            self._discard_ahead()
             for file in reversed(files):
                 file.destroy()
-            try:
-                self.storage.rmdir(self.path)
-                self.storage.sync_dir(PurePath(self.path).parent)
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                raise store_error(error, "removing the folder of a file queue") from error
+            for folder in self.folders:
+                try:
+                    self.storage.rmdir(folder)
+                    self.storage.sync_dir(PurePath(folder).parent)
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    raise store_error(error, "removing the folder of a file queue") from error
 
     def shutdown(self) -> None:
         """Let go of the files; they stay on disk. Views that are out stay valid."""
@@ -454,8 +461,14 @@ class MappedFileQueue:
         for file in files:
             file.shutdown()
 
-    def _sync_folder(self) -> None:
+    def _discard_ahead(self) -> None:
+        """Files made ahead are no longer wanted: the queue ends elsewhere now."""
+        if self._allocate is not None:
+            for folder in self.folders:
+                self._allocate.discard(folder)
+
+    def _sync_folder_of(self, file: MappedFile) -> None:
         try:
-            self.storage.sync_dir(self.path)
+            self.storage.sync_dir(PurePath(file.path).parent)
         except OSError as error:
             raise store_error(error, "syncing the folder after removing files") from error

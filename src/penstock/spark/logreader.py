@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock._native.record import walk
 from penstock._native.units import find_record
@@ -42,7 +43,12 @@ class PartOfLog(SegmentDirectory):
         folder = place.root if place.kind == "segments" else f"{place.root}/commitlog"
         size = place.segment_size or place.directory.segment_size
         super().__init__(place.storage, folder, place.names, size)
+        self._place = place
         self._limit = limit
+
+    @cached_property
+    def log_files(self) -> list[QueueFile]:
+        return self._place.log_files
 
     def path(self, *names: str) -> str:
         return super().path(*(name for name in names if name != "commitlog"))
@@ -127,7 +133,7 @@ class LogReader:
         """Where to begin to walk so that the first record of the split is met at its own place."""
         split = self.split
         file = next((f for f in self._directory.log_files if f.holds(split.begin)), None)
-        if file is None or file.begin == split.begin:
+        if file is None or split.aligned or file.begin == split.begin:
             return split.begin
         if split.begin - LOOK_BACK <= file.begin:
             return file.begin

@@ -19,7 +19,14 @@ from penstock.files.storage import Storage
 from penstock.spark.location import Location, parse_location
 from penstock.spark.segments import RemoteDirectory, SegmentDirectory, chosen_files
 from penstock.store.directory import StoreDirectory, is_locked
-from penstock.store.sizes import QueueFile, files_of, is_queue_file_name, is_store, segment_size_of
+from penstock.store.sizes import (
+    QueueFile,
+    files_of,
+    files_of_log,
+    is_queue_file_name,
+    is_store,
+    segment_size_of,
+)
 
 LOOKED_FOR = (
     "a path is a store directory (it holds commitlog), a folder of log segments, a segment (a file named by"
@@ -90,9 +97,9 @@ class Place:
 
     @property
     def log_files(self) -> list[QueueFile]:
-        """Files of the log as they are now, oldest first; one listing of one folder."""
-        folder = self.root if self.kind == "segments" else f"{self.root}/commitlog"
-        return chosen_files(self.storage, folder, self.names, self.segment_size)
+        """Files of the log as they are now, oldest first; one listing of each of its folders."""
+        found = files_of(self.storage, self.root) if self.kind == "segments" else _log_of(self.location)
+        return chosen_files(found, self.names, self.segment_size)
 
     @property
     def cut_files(self) -> list[CorruptFile]:
@@ -183,10 +190,17 @@ def _place_at(location: Location, is_dir: bool) -> Place:
         folder = location.parent
         return Place(folder, "segments", (location.name,), _segment_size(storage, folder.path))
     if is_store(storage, location.path):
-        return Place(location, "store", None, segment_size_of(storage, f"{location.path}/commitlog"))
+        return Place(location, "store", None, segment_size_of(storage, _log_of(location)))
     if files_of(storage, location.path):
         return Place(location, "segments", None, _segment_size(storage, location.path))
     raise NotAStore("there is neither a store nor a log segment in here", file=str(location), hint=LOOKED_FOR)
+
+
+def _log_of(location: Location) -> list[QueueFile]:
+    """Files of a store's log. Behind a URI they lie in one folder: nobody can name the disks of a machine."""
+    if location.is_local:
+        return files_of_log(location.storage, location.path)
+    return files_of(location.storage, f"{location.path}/commitlog")
 
 
 def _matches(location: Location) -> list[Place]:
@@ -217,7 +231,7 @@ def _joined(one: Place, other: Place) -> Place:
 def _segment_size(storage: Storage, folder: str) -> int:
     """What the segments of a folder tell of their size; of one that was cut short, what its name allows."""
     files = [file for file in files_of(storage, folder) if file.size]
-    size = segment_size_of(storage, folder)
+    size = segment_size_of(storage, files_of(storage, folder))
     if size or not files:
         return size
     longest = max(file.size for file in files)

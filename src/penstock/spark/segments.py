@@ -35,7 +35,7 @@ class SegmentDirectory(StoreDirectory):
 
     @cached_property
     def log_files(self) -> list[QueueFile]:
-        return chosen_files(self.storage, self.root, self._names, self.segment_size)
+        return chosen_files(files_of(self.storage, self.root), self._names, self.segment_size)
 
     @cached_property
     def is_closed(self) -> bool:
@@ -55,10 +55,10 @@ class SegmentDirectory(StoreDirectory):
 
 
 def chosen_files(
-    storage: Storage, folder: str, names: Iterable[str] | None, segment_size: int
+    found: Iterable[QueueFile], names: Iterable[str] | None, segment_size: int
 ) -> list[QueueFile]:
-    """Files of the log in a folder, without empty ones; of one that is too long, what belongs to it."""
-    files = [file for file in files_of(storage, folder) if file.size]
+    """Files of the log without empty ones; of one that is too long, what belongs to it."""
+    files = [file for file in found if file.size]
     if names is not None:
         wanted = frozenset(names)
         files = [file for file in files if PurePosixPath(file.path).name in wanted]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._native.index import Index
 from penstock._native.units import count_before, first_nonzero
+from penstock.config import StoreConfig
 from penstock.errors import StoreError, UsageError
 from penstock.files.disk import DiskStorage
 from penstock.files.storage import Storage
@@ -24,8 +25,10 @@ from penstock.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, encode_check
 from penstock.store.directory import StoreDirectory
 from penstock.store.indexfile import HEADER, index_size, layout_of
 from penstock.store.indexverifier import is_index_name
+from penstock.store.logfolders import DEFAULT as LOG
+from penstock.store.logfolders import NAME as LOG_FOLDERS
 from penstock.store.logwindow import LogWindow
-from penstock.store.sizes import QueueFile, files_of, queue_folders
+from penstock.store.sizes import QueueFile, files_of, log_files_of, queue_folders
 from penstock.store.verify import verify_store
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 20
 UNIT = 20
-_NOT_COPIED = frozenset(("lock", "penstock.damaged"))
+_NOT_COPIED = frozenset(("lock", "penstock.damaged", LOG_FOLDERS))
 _ENTRY_OFFSET = struct.Struct(">q")
 
 Progress = Callable[[int, int], None]
@@ -54,16 +57,22 @@ class BackupReport:
         return asdict(self)
 
 
-def backup_store(path: str, target: str, *, progress: Progress = lambda done, whole: None) -> BackupReport:
+def backup_store(
+    path: str,
+    target: str,
+    *,
+    config: StoreConfig | None = None,
+    progress: Progress = lambda done, whole: None,
+) -> BackupReport:
     """Copy a directory that this process does not have open. Raises NotAStore; UsageError for the target."""
-    directory = StoreDirectory(None, path)
+    directory = StoreDirectory(None, path, config)
     if directory.size_faults and not directory.is_live:
         raise directory.size_faults[0]
     copy = _Copy(directory.storage, path, target, live=directory.is_live, progress=progress)
     if not directory.is_live:
         return copy.as_it_is(directory)
     copy.settings()
-    fresh = StoreDirectory(None, path)
+    fresh = StoreDirectory(None, path, config)
     return copy.up_to(fresh, max(fresh.queued_end, fresh.min_physical_offset))
 
 
@@ -102,10 +111,19 @@ class _Copy:
 
     def as_it_is(self, directory: StoreDirectory) -> BackupReport:
         """Every file as it lies there, an ``abort`` of a killed owner included."""
+        log = directory.log_folders
         files = list(_tree(self.storage, PurePath(self.path), PurePath()))
-        self._whole = max(1, sum(size for _, size in files))
+        log_files: list[QueueFile] = []
+        if not log.is_default:
+            # The copy is a plain store: its log lies in one folder, whichever it came from.
+            log_files = log_files_of(self.storage, log)
+            root = PurePath(self.path)
+            files = [(name, size) for name, size in files if str(root / name.parent) not in log.all]
+        self._whole = max(1, sum(size for _, size in files) + sum(file.size for file in log_files))
         for name, size in files:
             self._copy(str(name), size)
+        for file in log_files:
+            self._copy(_log_name(file), file.size, source=file.path)
         self.report.end_offset = max(directory.queued_end, directory.min_physical_offset)
         return self._done()
 
@@ -136,17 +154,18 @@ class _Copy:
         self._copy_checkpoint(directory.checkpoint, end)
         report = self._done()
         # Queues and index were read while somebody wrote them: see that nothing is missing.
-        if not verify_store(self.target, storage=self.storage, config=directory.config).healthy:
+        config = directory.config.replace(store_path_commit_log="", read_only_commit_log_store_paths="")
+        if not verify_store(self.target, storage=self.storage, config=config).healthy:
             from penstock.store.opening import open_writable
 
             open_writable(
-                self.target, storage=self.storage, config=directory.config, background=False, rebuild=True
+                self.target, storage=self.storage, config=config, background=False, rebuild=True
             ).close()
         return report
 
     def _copy_log(self, file: QueueFile, end: int) -> None:
         try:
-            self._copy(self._name(file.path), file.size, limit=end - file.begin)
+            self._copy(_log_name(file), file.size, limit=end - file.begin, source=file.path)
         except FileNotFoundError:
             # The oldest files may be removed while we copy; a hole in the middle is not possible.
             if self.storage.exists(str(PurePath(self.target) / "commitlog")):
@@ -235,13 +254,13 @@ class _Copy:
     def _name(self, path: str) -> str:
         return str(PurePath(path).relative_to(self.path))
 
-    def _copy(self, name: str, size: int, *, limit: int | None = None) -> None:
+    def _copy(self, name: str, size: int, *, limit: int | None = None, source: str | None = None) -> None:
         """Copy a file up to ``limit``; its size stays, and what is zero stays a hole."""
         target = PurePath(self.target) / name
-        source = QueueFile(str(PurePath(self.path) / name), 0, size, True)
+        file = QueueFile(source or str(PurePath(self.path) / name), 0, size, True)
         end = size if limit is None else min(size, limit)
         self._window.close()
-        at = min(end, self._window.next_data(source, 0)) if size else 0
+        at = min(end, self._window.next_data(file, 0)) if size else 0
         self.storage.makedirs(str(target.parent))
         if size == 0:
             self.storage.create_file(str(target))
@@ -250,7 +269,7 @@ class _Copy:
         made = self.storage.open_sparse(str(target), size, create=True)
         try:
             while at < end:
-                view = self._window.load(source, at)[: end - at]
+                view = self._window.load(file, at)[: end - at]
                 if not view:
                     break
                 if first_nonzero(view) >= 0:
@@ -258,7 +277,7 @@ class _Copy:
                     self.report.bytes += len(view)
                 at += len(view)
                 self._progress(self.report.bytes, self._whole)
-                at = min(end, self._window.next_data(source, at)) if at < end else at
+                at = min(end, self._window.next_data(file, at)) if at < end else at
         finally:
             made.close()
         self.report.files += 1
@@ -268,6 +287,10 @@ class _Copy:
         if isinstance(self.storage, DiskStorage):
             os.sync()  # thousands of queue files: one call instead of one each
         return self.report
+
+
+def _log_name(file: QueueFile) -> str:
+    return str(PurePath(LOG) / PurePath(file.path).name)
 
 
 def _as_units(data: bytes, unit: int) -> bytes:

@@ -36,9 +36,13 @@ def disk_state(used: float, config: StoreConfig) -> DiskState:
     A ratio that cannot be told (-1 in some containers) is no reason to delete anything.
     """
     warning = min(0.90, max(0.35, config.disk_space_warning_level_ratio / 100))
-    forcibly = min(0.85, max(0.30, config.disk_space_clean_forcibly_ratio / 100))
     most = min(95, max(10, config.disk_max_used_space_ratio)) / 100
-    return DiskState(used, used > warning, used > forcibly, used > most)
+    return DiskState(used, used > warning, used > forcible_ratio(config), used > most)
+
+
+def forcible_ratio(config: StoreConfig) -> float:
+    """Above it files go whatever their age, and a folder gets no new ones while another has room."""
+    return min(0.85, max(0.30, config.disk_space_clean_forcibly_ratio / 100))
 
 
 class CleanService:
@@ -72,9 +76,18 @@ class CleanService:
         self._manual = MANUAL_ROUNDS
 
     def look_at_disk(self) -> DiskState:
-        """How full the disk is now. Asked between deletions too: slow ones must not hide free space."""
-        used = self._log.storage.disk_usage(self._log.folder)
-        self.disk = disk_state(used, self._config)
+        """How full the disks are now. Asked between deletions too: slow ones must not hide free space.
+
+        Of the folders of the log the emptiest counts, for new files can go there; then the disk of the
+        queues, if it is fuller.
+        """
+        usage = self._log.storage.disk_usage
+        folders = {folder: usage(folder) for folder in self._log.folders.writable}
+        self._log.full_folders = frozenset(
+            folder for folder, used in folders.items() if used > forcible_ratio(self._config)
+        )
+        known = [used for used in folders.values() if used >= 0]
+        self.disk = disk_state(max(min(known, default=-1.0), usage(self._queues.simple_folder)), self._config)
         self.on_disk(self.disk.full, self.disk.used)
         return self.disk
 

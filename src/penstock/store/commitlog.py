@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import PurePath
 from typing import Any
 
 from penstock._native.append import MAPPED, WRITTEN, Appender
@@ -22,11 +21,13 @@ from penstock.errors import StoreError
 from penstock.files.allocate import AllocateMappedFileService
 from penstock.files.mappedfile import MappedFile
 from penstock.files.mappedfilequeue import MappedFileQueue
+from penstock.files.multipath import MultiPathMappedFileQueue
 from penstock.files.storage import Storage
 from penstock.files.transient import TransientStorePool
 from penstock.message import Message
 from penstock.message.host import parse_host
 from penstock.message.ids import UniqueIdGenerator
+from penstock.store.logfolders import LogFolders
 
 BLANK = 8
 LARGE_FOLIO = 2 << 20
@@ -44,7 +45,7 @@ class CommitLog:
     def __init__(
         self,
         storage: Storage,
-        root: str,
+        folders: LogFolders,
         config: StoreConfig,
         clock: Clock,
         find_queue: Callable[[str, int], Queue | None],
@@ -52,7 +53,9 @@ class CommitLog:
         background: bool = True,
     ) -> None:
         self.storage = storage
-        self.folder = str(PurePath(root) / "commitlog")
+        self.folders = folders
+        self.full_folders: frozenset[str] = frozenset()
+        """Folders on disks that are nearly full: new files go elsewhere, as long as there is room."""
         self.config = config
         self.clock = clock
         self.file_size = config.mapped_file_size_commit_log
@@ -68,9 +71,21 @@ class CommitLog:
             pool=self.pool,
             fast_fail_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
         )
-        self.files = MappedFileQueue(
-            storage, self.folder, self.file_size, allocate=self.allocate, clock=clock
-        )
+        self.files: MappedFileQueue
+        if folders.several:
+            self.files = MultiPathMappedFileQueue(
+                storage,
+                folders.writable,
+                self.file_size,
+                read_only_folders=folders.read_only,
+                full=lambda: self.full_folders,
+                allocate=self.allocate,
+                clock=clock,
+            )
+        else:
+            self.files = MappedFileQueue(
+                storage, folders.writable[0], self.file_size, allocate=self.allocate, clock=clock
+            )
         self.appended = Signal()
         """Notified when something was appended (async flush) or flushed: the dispatcher has work."""
         self.flusher = Flusher(self.appended)
@@ -92,6 +107,11 @@ class CommitLog:
         self._view: tuple[tuple[MappedFile, ...], LogView] | None = None
         self.roll_error: StoreError | None = None
         """Why the last attempt to make a file failed; None since one was made."""
+
+    @property
+    def folder(self) -> str:
+        """The folder to name in errors that concern the whole log."""
+        return self.folders.writable[0]
 
     # -- life --------------------------------------------------------------------------------------
 

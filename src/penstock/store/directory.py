@@ -18,7 +18,8 @@ from penstock.files.disk import DiskStorage
 from penstock.files.storage import Storage
 from penstock.format.checkpoint import Checkpoint, decode_checkpoint
 from penstock.format.malformed import Malformed
-from penstock.store.sizes import QueueFile, files_of, queue_folders, require_store, survey
+from penstock.store.logfolders import LogFolders, log_folders
+from penstock.store.sizes import QueueFile, files_of, log_files_of, queue_folders, require_store, survey
 
 _GETLK: int = getattr(fcntl, "F_OFD_GETLK", 92 if hasattr(fcntl, "F_FULLFSYNC") else 36)
 _UNIT_HEAD = struct.Struct(">qi")
@@ -34,9 +35,19 @@ class StoreDirectory:
         self.size_faults: list[StoreError]
         self.config, self.size_faults = survey(self.storage, root, config or StoreConfig())
 
+    @cached_property
+    def log_folders(self) -> LogFolders:
+        """Where the files of the log lie."""
+        return log_folders(self.storage, self.root, self.config)
+
     def path(self, *names: str) -> str:
         """A path inside the directory."""
         return str(PurePath(self.root, *names))
+
+    @property
+    def log_folder(self) -> str:
+        """The folder to name when the log as a whole is meant."""
+        return self.path("commitlog") if self.log_folders.is_default else self.log_folders.writable[0]
 
     @property
     def segment_size(self) -> int:
@@ -46,7 +57,7 @@ class StoreDirectory:
     @cached_property
     def log_files(self) -> list[QueueFile]:
         """Files of the log, oldest first, without empty ones; of one that is too long, what belongs to it."""
-        files = [file for file in files_of(self.storage, self.path("commitlog")) if file.size]
+        files = [file for file in log_files_of(self.storage, self.log_folders) if file.size]
         return [replace(file, size=min(file.size, self.segment_size)) for file in files]
 
     @property

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from penstock.files.storage import Entry, Storage
+from penstock.store.directory import StoreDirectory
 from penstock.store.indexverifier import is_index_name
 from penstock.store.sizes import is_queue_file_name
 
 # Only folders whose every file is read as part of a file queue: elsewhere, other programs may keep things.
-_QUEUES = {"commitlog": 0, "timerlog": 0, "consumequeue": 2, "batchconsumequeue": 2, "consumequeue_ext": 2}
+_QUEUES = {"timerlog": 0, "consumequeue": 2, "batchconsumequeue": 2, "consumequeue_ext": 2}
 
 
-def foreign_files(storage: Storage, root: str) -> Iterator[tuple[str, str]]:
+def foreign_files(directory: StoreDirectory) -> Iterator[tuple[str, str]]:
     """Path of each such file, and what is wrong with it."""
+    storage, root = directory.storage, directory.root
+    for folder in directory.log_folders.all:
+        yield from _foreign(storage, folder, 0)
     for folder, depth in _QUEUES.items():
         yield from _foreign(storage, str(PurePath(root) / folder), depth)
     for entry in _list(storage, str(PurePath(root) / "index")):

@@ -18,10 +18,11 @@ from penstock.store.commitlog import CommitLog
 from penstock.store.consumeroffset import ConsumerOffsets
 from penstock.store.dispatcher import Dispatcher
 from penstock.store.indexservice import IndexService
+from penstock.store.logfolders import log_folders, refuse_foreign_log
 from penstock.store.messagestore import MessageStore
 from penstock.store.queuetable import QueueTable
 from penstock.store.recovery import Recovery, RecoveryReport
-from penstock.store.sizes import detect
+from penstock.store.sizes import detect, is_store
 from penstock.store.topictable import TopicTable
 from penstock.store.upkeep import Parts
 
@@ -78,8 +79,13 @@ def _open_locked(
     rebuild: bool,
 ) -> MessageStore:
     abort = str(PurePath(root) / "abort")
+    folders = log_folders(storage, root, config)
+    folders.require_present(storage)
+    if not is_store(storage, root, owned=True):
+        refuse_foreign_log(storage, folders)
+    folders.remember(storage)
     queues = QueueTable(storage, root, config)
-    commit_log = CommitLog(storage, root, config, clock, queues.native, background=background)
+    commit_log = CommitLog(storage, folders, config, clock, queues.native, background=background)
     index = (
         IndexService(storage, str(PurePath(root) / "index"), config, clock)
         if config.message_index_enable

@@ -32,6 +32,7 @@ from penstock.store.consumeroffset import ConsumerOffsets
 from penstock.store.following import Follower
 from penstock.store.getting import MAX_BYTES, tag_codes, unit_reader
 from penstock.store.indexreader import IndexReader
+from penstock.store.logfolders import LogPlaces, log_folders
 from penstock.store.queuetable import AnyQueue, QueueTable
 from penstock.store.sizes import require_store, survey
 
@@ -56,7 +57,7 @@ class ReadOnlyStore:
         self.clock: Clock = clock or SystemClock()
         require_store(self.storage, self.path)
         self.config, self.faults = survey(self.storage, self.path, config or StoreConfig())
-        self._log_folder = str(PurePath(self.path) / "commitlog")
+        self._log = LogPlaces(self.storage, log_folders(self.storage, self.path, self.config))
         self._file_size = self.config.mapped_file_size_commit_log
         self._queues = QueueTable(self.storage, self.path, self.config, writable=False)
         self._index = IndexReader(self.storage, str(PurePath(self.path) / "index"), self.config)
@@ -76,15 +77,6 @@ class ReadOnlyStore:
 
     # -- the log -----------------------------------------------------------------------------------
 
-    def _log_files(self) -> list[int]:
-        try:
-            entries = self.storage.listdir(self._log_folder)
-        except FileNotFoundError:
-            return []
-        return sorted(
-            int(e.name) for e in entries if not e.is_dir and e.name.isascii() and e.name.isdigit() and e.size
-        )
-
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of one log file; fewer, or none, when they are not there."""
         file_from = offset - offset % self._file_size
@@ -92,9 +84,7 @@ class ReadOnlyStore:
         if offset < 0 or size <= 0 or size > RECORD_LIMIT:
             return b""
         try:
-            return self.storage.pread(
-                str(PurePath(self._log_folder) / f"{file_from:020d}"), offset - file_from, size
-            )
+            return self.storage.pread(self._log.path(file_from), offset - file_from, size)
         except FileNotFoundError:
             return b""
 
@@ -234,7 +224,7 @@ class ReadOnlyStore:
         """
         with self._guard:
             first = self._polled_first
-            if first < 0 or not self.storage.exists(str(PurePath(self._log_folder) / f"{first:020d}")):
+            if first < 0 or not self.storage.exists(self._log.path(first)):
                 first = self.min_physical_offset
             elif self._is_quiet():
                 return False
@@ -351,7 +341,7 @@ class ReadOnlyStore:
 
     @property
     def min_physical_offset(self) -> int:
-        files = self._log_files()
+        files = self._log.look()
         return files[0] if files else -1
 
     @property

@@ -7,6 +7,7 @@ cuts a damaged tail and builds queues and index anew. Bytes that go are copied t
 
 from __future__ import annotations
 
+import errno
 import itertools
 import struct
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from penstock.store.filler import filler_record
 from penstock.store.foreign import foreign_files
 from penstock.store.opening import open_writable
 from penstock.store.scan import Damage
-from penstock.store.sizes import files_of
+from penstock.store.sizes import QueueFile, log_files_of
 from penstock.store.verify import Verifier, VerifyReport, verify_store
 
 _BLANK = struct.Struct(">iI")
@@ -120,22 +121,22 @@ class _Mend:
 
     def files(self) -> None:
         """Make every file one that a store can open."""
-        for path, _ in list(foreign_files(self.storage, self.directory.root)):
+        for path, _ in list(foreign_files(self.directory)):
             self._move_away(path, "move away the foreign file")
-        log = self.directory.path("commitlog")
+        log = [PurePath(folder) for folder in self.directory.log_folders.all]
         for error in self.directory.size_faults:
             path = error.file or ""
-            if PurePath(path).parent == PurePath(log):
+            if PurePath(path).parent in log:
                 self._mend_log_file(path)
             else:
                 self._move_away(path, "move away, to be rebuilt,")
-        self._fill_gaps(log)
+        self._fill_gaps()
 
     def contain(self, damage: list[Damage]) -> None:
         """Keep the bytes of damaged places inside the log, and put a record over them that nobody sees."""
         for place in damage:
             file = next(
-                (f for f in files_of(self.storage, self.directory.path("commitlog")) if f.holds(place.begin)),
+                (f for f in self._log_files() if f.holds(place.begin)),
                 None,
             )
             if file is None or place.reason == "missing":
@@ -199,14 +200,29 @@ class _Mend:
         )
 
     def _move_away(self, path: str, what: str) -> None:
-        name = PurePath(path).relative_to(self.directory.root)
+        place = PurePath(path)
+        inside = place.is_relative_to(self.directory.root)
+        name = place.relative_to(self.directory.root) if inside else PurePath("commitlog") / place.name
         self.report.actions.append(f"{what} {name}")
         if self.dry_run:
             return
         target = PurePath(self.directory.root) / DAMAGED / name
         self.storage.makedirs(str(target.parent))
-        self.storage.rename(path, str(target))
+        self._move(path, str(target))
         self.storage.sync_dir(str(target.parent))
+
+    def _move(self, path: str, target: str) -> None:
+        try:
+            self.storage.rename(path, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # From another disk, where only some of the log's folders are: small as a rule, and foreign.
+            self.storage.write_atomic(target, self.storage.read_file(path))
+            self.storage.unlink(path)
+
+    def _log_files(self) -> list[QueueFile]:
+        return log_files_of(self.storage, self.directory.log_folders)
 
     def _mend_log_file(self, path: str) -> None:
         """A file of the log gets its size: zeros are added, or the surplus is kept aside."""
@@ -221,15 +237,15 @@ class _Mend:
         if not self.dry_run:
             self.storage.truncate(path, wanted)
 
-    def _fill_gaps(self, log: str) -> None:
+    def _fill_gaps(self) -> None:
         """A file that is missing inside the log is replaced by one that is a blank: readers step over it."""
-        files = [file for file in files_of(self.storage, log) if file.size]
+        files = [file for file in self._log_files() if file.size]
         size = self.directory.segment_size
         for before, after in itertools.pairwise(files):
             for begin in range(before.begin + size, after.begin, size):
                 self.report.actions.append(f"put a blank where log file {begin:020d} is missing")
                 if not self.dry_run:
-                    path = str(PurePath(log) / f"{begin:020d}")
+                    path = str(PurePath(before.path).parent / f"{begin:020d}")
                     made = self.storage.open_sparse(path, size, create=True)
                     try:
                         made.write(0, _BLANK.pack(size, _BLANK_MAGIC))

@@ -381,7 +381,7 @@ class LogScanner:
     def _report_missing_file(self, begin: int, end: int) -> None:
         self.damage_count += 1
         self.damage.append(Damage(begin, end, "missing"))
-        path = str(PurePath(self.directory.path("commitlog")) / f"{begin:020d}")
+        path = str(PurePath(self.directory.log_folder) / f"{begin:020d}")
         self._on_fault(
             Fault(
                 "missing-file",

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from penstock.config import StoreConfig
 from penstock.errors import CorruptFile, NotAStore, StoreError
 from penstock.files.storage import Storage
 from penstock.store.indexfile import index_size, layout_of
+from penstock.store.logfolders import LogFolders, log_folders
 
 BLANK_MAGIC = b"\xcb\xd4\x31\x94"
 _STORE_NAMES = frozenset(
@@ -80,10 +81,11 @@ def is_queue_file_name(name: str) -> bool:
     return len(name) >= 20 and name.isascii() and name.isdigit() and int(name) < 2**63
 
 
-def is_store(storage: Storage, root: str) -> bool:
-    """Whether the folder holds anything of a store."""
+def is_store(storage: Storage, root: str, *, owned: bool = False) -> bool:
+    """Whether the folder holds anything of a store; ``owned``: beside the lock of who is making one."""
+    names = _STORE_NAMES - {"lock"} if owned else _STORE_NAMES
     try:
-        return any(entry.name in _STORE_NAMES for entry in storage.listdir(root))
+        return any(entry.name in names for entry in storage.listdir(root))
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -111,6 +113,21 @@ def files_of(storage: Storage, folder: str) -> list[QueueFile]:
         QueueFile(str(PurePath(folder) / entry.name), int(entry.name), entry.size, number == last)
         for number, entry in enumerate(entries)
     ]
+
+
+def log_files_of(storage: Storage, folders: LogFolders) -> list[QueueFile]:
+    """The files of a log, oldest first, in whichever folder they lie."""
+    files = [file for folder in folders.all for file in files_of(storage, folder)]
+    if not folders.several:
+        return files
+    files.sort(key=lambda file: file.begin)
+    last = len(files) - 1
+    return [replace(file, is_last=number == last) for number, file in enumerate(files)]
+
+
+def files_of_log(storage: Storage, root: str, config: StoreConfig | None = None) -> list[QueueFile]:
+    """The files of a store's log, oldest first."""
+    return log_files_of(storage, log_folders(storage, root, config or StoreConfig()))
 
 
 def queue_folders(storage: Storage, folder: str) -> Iterator[tuple[str, int, str]]:
@@ -161,7 +178,10 @@ def survey(
     """
     faults: list[StoreError] = []
     for kind in _KINDS:
-        files = _sample(storage, str(PurePath(root) / kind.folder), kind.depth, sample)
+        if kind is _LOG:
+            files = log_files_of(storage, log_folders(storage, root, config))
+        else:
+            files = _sample(storage, str(PurePath(root) / kind.folder), kind.depth, sample)
         size, wrong = _size_of(storage, kind, files, getattr(config, kind.field))
         faults.extend(wrong)
         if size:
@@ -169,9 +189,9 @@ def survey(
     return _with_index_layout(storage, root, config, faults), faults
 
 
-def segment_size_of(storage: Storage, folder: str, configured: int = _LOG.default) -> int:
-    """Size of a file of the log that lies in ``folder``; 0 when nothing tells."""
-    return _size_of(storage, _LOG, files_of(storage, folder), configured)[0]
+def segment_size_of(storage: Storage, files: list[QueueFile], configured: int = _LOG.default) -> int:
+    """Size that the files of a log have; 0 when nothing tells."""
+    return _size_of(storage, _LOG, files, configured)[0]
 
 
 def _sample(storage: Storage, folder: str, depth: int, sample: int) -> list[QueueFile]:
