@@ -1,4 +1,5 @@
-"""Is this store directory whole? Every record, queue unit, index chain and checkpoint; each fault by place.
+"""Is this store directory whole? Every record, queue unit, index chain, timer and checkpoint; each fault by
+place.
 
 Reads with ``pread`` only, takes no lock, changes nothing, and never raises on bad content: what cannot be
 believed is a :class:`Fault`. Memory is bounded by windows, not by what lengths in the files say.
@@ -29,6 +30,7 @@ from penstock.store.jsonfile import MAX_FILE_SIZE
 from penstock.store.queueverifier import QueueFolders, QueueVerifier
 from penstock.store.scan import LogScanner, StepResult, damage_at
 from penstock.store.sizes import queue_folders
+from penstock.store.timerverifier import TimerVerifier
 
 WINDOW = 8 << 20
 
@@ -49,6 +51,7 @@ class VerifyReport:
     units: int = 0
     index_files: int = 0
     index_entries: int = 0
+    timer_units: int = 0
     seconds: float = 0.0
     fault_count: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -166,6 +169,10 @@ class Verifier:
         queues, units = self.queues.finish(scanner.end, lagging_is_fault=directory.is_closed)
         self._check_checkpoint()
         self._check_settings()
+        timer = TimerVerifier(
+            directory, self.found, log_begin=scanner.begin, log_end=scanner.end, damage=scanner.damage
+        )
+        timer.run()
         if counts.fillers:
             self.found(
                 Fault(
@@ -188,6 +195,7 @@ class Verifier:
             units=units,
             index_files=self.index.files,
             index_entries=counts.entries,
+            timer_units=timer.units,
             seconds=time.monotonic() - started,
             fault_count=self.found.fault_count,
             faults=self.found.faults,
