@@ -21,6 +21,7 @@ from penstock.broker.dispatching import Dispatching
 from penstock.broker.groups import Groups
 from penstock.broker.holding import Holding
 from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.http import HttpPort
 from penstock.broker.locks import QueueLocks
 from penstock.broker.offsets import Offsets
 from penstock.broker.producers import Producers
@@ -93,6 +94,7 @@ class Broker:
         self.name_server = NameServer(self.clock) if self.config.namesrv_embedded else None
         self._name_service: NameServerService | None = None
         self._registration: Registration | None = None
+        self._http: HttpPort | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -111,6 +113,9 @@ class Broker:
             self._server = RemotingServer(self.handlers, config.remoting, on_close=self._lost)
             await self._server.start(config.listen_host, self._port)
             await self._join_routes()
+            if config.http_port >= 0:
+                self._http = HttpPort(self)
+                await self._http.start(config.listen_host, config.http_port)
         except BaseException:
             await self._abandon()
             raise
@@ -131,7 +136,10 @@ class Broker:
             await self._registration.stop()
             self._registration = None
 
-    async def _stop_name_server(self) -> None:
+    async def _stop_side_ports(self) -> None:
+        if self._http is not None:
+            await self._http.stop()
+            self._http = None
         if self._name_service is not None:
             await self._name_service.stop()
             self._name_service = None
@@ -206,7 +214,7 @@ class Broker:
         self.holding.release_all()
         await self._server.drain(self.config.drain_timeout_ms / 1000)
         await self._server.stop()
-        await self._stop_name_server()
+        await self._stop_side_ports()
         self._server = None
         for task in list(self._tasks):
             task.cancel()
@@ -232,7 +240,7 @@ class Broker:
         await self._leave_routes()
         if self._server is not None:
             await self._server.stop()
-        await self._stop_name_server()
+        await self._stop_side_ports()
         self._server = None
         self._release_loop()
         loop = asyncio.get_running_loop()
@@ -273,6 +281,25 @@ class Broker:
             port = self._name_service.address.rpartition(":")[2]
             return f"{self.address.rpartition(':')[0]}:{port}"
         return self.config.namesrv_addr
+
+    @property
+    def http_address(self) -> str | None:
+        """Where the page with health and metrics is; None when there is none."""
+        if self._http is None:
+            return None
+        return f"http://{self.address.rpartition(':')[0]}:{self._http.port}/"
+
+    @property
+    def connection_count(self) -> int:
+        return 0 if self._server is None else len(self._server.connections)
+
+    def faults(self) -> list[str]:
+        """What keeps the broker from doing its work now, for people; empty when nothing does."""
+        found = [self.store.failure, self.dispatching.failure]
+        return [
+            *(str(fault) for fault in found if fault is not None),
+            *(["stopping"] if self.draining else []),
+        ]
 
     @property
     def consumer_offsets(self) -> ConsumerOffsets:

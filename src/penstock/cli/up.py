@@ -33,6 +33,10 @@ def up(
     namesrv_port: Annotated[
         int | None, typer.Option(help="Port of our own name server; 0 takes a free one.", min=0, max=65535)
     ] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option(help="Port of a web page with health and metrics; 0 takes a free one.", max=65535),
+    ] = None,
     flush: Annotated[
         Literal["sync", "async"] | None, typer.Option(help="Wait for the disk (sync, the default) or not.")
     ] = None,
@@ -57,6 +61,7 @@ def up(
         "namesrv_addr": namesrv,
         "namesrv_embedded": False if namesrv else None,
         "namesrv_port": namesrv_port,
+        "http_port": http_port,
         "flush_disk_type": flush,
         "broker_ip": advertise,
     }
@@ -85,6 +90,7 @@ def facts(broker: Broker) -> dict[str, Any]:
         "broker": broker.config.broker_name,
         "cluster": broker.config.cluster_name,
         "topics": len(broker.topics),
+        "http": broker.http_address,
     }
 
 
@@ -101,6 +107,7 @@ def banner(broker: Broker) -> str:
         f"  name server  {name_server}" + ("" if broker.name_server is not None else " (not ours)"),
         f"  store        {broker.store.path}",
         f"  durability   {durability}",
+        *([f"  health       {broker.http_address}"] if broker.http_address else []),
         "",
         "  paste next, in another terminal:",
         f"    penstock send greetings hello --namesrv {name_server}",

@@ -42,6 +42,8 @@ class BrokerConfig:
     namesrv_addr: str = _setting("")
     namesrv_port: int = _setting(9876, 0, 65535)
     namesrv_embedded: bool = _setting(True)
+    # Port of the web page with health and metrics; 0 takes a free one, -1 has none.
+    http_port: int = _setting(-1, -1, 65535)
 
     store_path: str = _setting("penstock-store")
 
@@ -108,6 +110,7 @@ BROKER_ALIASES: dict[str, str] = {
     "listenPort": "listen_port",
     "brokerIP1": "broker_ip",
     "namesrvAddr": "namesrv_addr",
+    "metricsPromExporterPort": "http_port",
     "storePathRootDir": "store_path",
     "autoCreateTopicEnable": "auto_create_topic_enable",
     "autoCreateSubscriptionGroup": "auto_create_subscription_group",
