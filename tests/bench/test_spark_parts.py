@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from penstock import open_store
 from penstock.bench.child import ChildFailed
 from penstock.bench.row import Row
+from penstock.bench.spark.bench import ended_by_signal, run, take_rounds
+from penstock.bench.spark.comparison import Comparison, Plan
 from penstock.bench.spark.data import QUEUES, TOPICS, Dataset, write_store
-from penstock.bench.spark.groups import Plan, compare
+from penstock.bench.spark.groups import comparisons
 from penstock.bench.spark.processes import Peak, descendants, sample, watching
 from penstock.bench.spark.scanners import check_side_by_side, scan_side_by_side, scanners
 from penstock.bench.spark.turns import Measured, SparkScale, Spec, Turns
@@ -128,23 +131,26 @@ def test_memory_of_processes_below_is_seen() -> None:
 
 
 @pytest.fixture
-def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float]], Turns]:
-    """Turns whose sides answer at once, with given seconds."""
+def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Turns]:
+    """Turns whose sides answer at once, with given seconds; an error is raised instead."""
 
-    def make(seconds: dict[str, float]) -> Turns:
-        made = Turns.make(tmp_path, SparkScale(rounds=3), lambda text: None)
-        monkeypatch.setattr(
-            made, "measure", lambda spec: Measured(spec.data.rows, [seconds[spec.source]], workers=1)
-        )
+    def make(answers: dict[str, float | BaseException], **scale: Any) -> Turns:
+        made = Turns.make(tmp_path, SparkScale(**scale), lambda text: None)
+
+        def measure(spec: Spec) -> Measured:
+            answer = answers[spec.source]
+            if isinstance(answer, BaseException):
+                raise answer
+            return Measured(spec.data.rows, [answer], workers=1, log_bytes=200 * spec.data.rows)
+
+        monkeypatch.setattr(made, "measure", measure)
         return made
 
     return make
 
 
-def test_rows_compare_rates_and_unneeded_sides_do_not_run(
-    turns: Callable[[dict[str, float]], Turns], tmp_path: Path
-) -> None:
-    data, slow = Dataset(tmp_path, tmp_path, 1000, 200_000), Dataset(tmp_path, tmp_path, 100, 20_000)
+def compared(tmp_path: Path, **options: Any) -> Comparison:
+    data, slow = Dataset(tmp_path, None, 1000), Dataset(tmp_path, None, 100)
     sides = {
         "ours": Spec("all", data),
         "slow": Spec("all", slow, "tuples"),
@@ -154,16 +160,65 @@ def test_rows_compare_rates_and_unneeded_sides_do_not_run(
         Plan("all-tuples", "all columns", "ours", "slow", "tuples", 5.0),
         Plan("all-parquet", "all columns", "ours", "other", "Parquet", 0.75),
     ]
-    made = turns({"ours": 2.0, "tuples": 1.0})
-    [row] = compare(made, "columns", sides, plans, lambda key: key == "all-tuples")
+    return Comparison(options.pop("name", "columns"), sides, plans, **options)
+
+
+def test_rows_compare_rates_and_unneeded_sides_do_not_run(
+    turns: Callable[..., Turns], tmp_path: Path
+) -> None:
+    chosen = compared(tmp_path).chosen(lambda key: key == "all-tuples")
+    assert chosen is not None
+    assert take_rounds(turns({"ours": 2.0, "tuples": 1.0}), [chosen], lambda row: None) == {}
+    [row] = chosen.rows()
     assert isinstance(row, Row)
     assert (row.ours, row.peer, row.ratio, row.reached) == (500.0, 100.0, 5.0, True)
     assert row.to_json()["mib_per_s"] == pytest.approx(500 * 200 / (1 << 20))
     assert len(row.to_json()["rounds"]["ours"]) == 3
 
 
+def test_a_comparison_that_fails_leaves_the_others(turns: Callable[..., Turns], tmp_path: Path) -> None:
+    wrong, right = compared(tmp_path, name="wrong"), compared(tmp_path, name="right", once=True)
+    right.sides["other"] = right.sides["slow"]
+    answers = {"ours": 2.0, "tuples": 1.0, "nobody": RuntimeError("no such side")}
+    assert take_rounds(turns(answers), [wrong, right], lambda row: None) == {"wrong": "no such side"}
+    assert [row.key for row in wrong.rows()] == ["all-tuples"]
+    assert [row.key for row in right.rows()] == ["all-tuples", "all-parquet"]
+    assert len(right.results["ours"]) == 1
+
+
+def test_no_round_is_begun_that_would_end_too_late(turns: Callable[..., Turns], tmp_path: Path) -> None:
+    comparison = compared(tmp_path)
+    take_rounds(turns({"ours": 2.0, "tuples": 1.0, "nobody": 1.0}, seconds=0.0), [comparison], lambda _: None)
+    assert [len(made) for made in comparison.results.values()] == [1, 1, 1]
+
+
+def test_an_interrupted_run_tells_what_it_has(
+    turns: Callable[..., Turns], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = turns({"ours": 2.0, "tuples": 1.0, "nobody": KeyboardInterrupt()})
+    monkeypatch.setattr("penstock.bench.spark.bench.Turns.make", lambda *_: made)
+    monkeypatch.setattr("penstock.bench.spark.bench.comparisons", lambda _: [compared(tmp_path)])
+    report = run(tmp_path, scale=SparkScale.quick(), patterns=[], progress=lambda text: None)
+    assert report["interrupted"]
+    assert [row["key"] for row in report["rows"]] == ["all-tuples"]
+
+
+def test_a_request_to_end_is_an_interruption() -> None:
+    with pytest.raises(KeyboardInterrupt), ended_by_signal():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_every_row_has_a_name_of_its_own_and_sides_that_there_are(tmp_path: Path) -> None:
+    made = list(comparisons(Turns.make(tmp_path, SparkScale(), lambda text: None)))
+    keys = [plan.key for comparison in made for plan in comparison.plans]
+    assert len(keys) == len(set(keys))
+    for comparison in made:
+        assert {side for plan in comparison.plans for side in (plan.ours, plan.peer)} == set(comparison.sides)
+        assert all(spec.path for spec in comparison.sides.values())
+
+
 def test_path_of_a_side_is_what_it_reads(tmp_path: Path) -> None:
-    data = Dataset(tmp_path / "store", tmp_path / "parquet", 1, 1)
+    data = Dataset(tmp_path / "store", tmp_path / "parquet", 1)
     assert Spec("all", data).path == Spec("all", data, "tuples").path == data.store
     assert Spec("all", data, "parquet").path == Spec("write", data).path == data.parquet
 

@@ -60,6 +60,9 @@ def spark(
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Where to work: some gigabytes, in the page cache.")
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Begin no second round that ends later (19).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")] = None,
 ) -> None:
@@ -67,7 +70,13 @@ def spark(
     from penstock.bench.spark.bench import bench_spark
 
     code = bench_spark(
-        quick=quick, rounds=rounds, patterns=rows, directory=directory, as_json=as_json, plot=plot
+        quick=quick,
+        rounds=rounds,
+        patterns=rows,
+        directory=directory,
+        minutes=minutes,
+        as_json=as_json,
+        plot=plot,
     )
     raise typer.Exit(code)
 

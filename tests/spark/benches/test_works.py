@@ -51,8 +51,8 @@ def side(spark: SparkSession) -> Side:
 @pytest.fixture(scope="module")
 def data(side: Side, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("bench")
-    size = write_store(folder / "store", COUNT, segment=256 << 10)
-    made = Dataset(folder / "store", folder / "parquet", COUNT, size)
+    write_store(folder / "store", COUNT, segment=256 << 10)
+    made = Dataset(folder / "store", folder / "parquet", COUNT)
     answer = side.parquet({"path": str(made.store), "target": str(made.parquet)})
     assert answer["rows"] == COUNT
     return made

@@ -21,12 +21,11 @@ _SHORTEST, _LENGTHS = 20, 32
 
 @dataclass(frozen=True)
 class Dataset:
-    """A store directory, the same messages as Parquet (when they were made), and how much that is."""
+    """A store directory, the same messages as Parquet (None: they are not wanted), and how many there are."""
 
     store: Path
-    parquet: Path
+    parquet: Path | None
     rows: int
-    log_bytes: int
 
 
 def write_store(folder: Path, count: int, *, segment: int = SEGMENT) -> int:

@@ -1,188 +1,161 @@
-"""The rows of the table, in groups whose sides take turns."""
+"""What is compared with what: the comparisons of the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+import os
+from collections.abc import Iterator
 
-from penstock.bench.row import Row
-from penstock.bench.session import median
+from penstock.bench.spark.comparison import Comparison, Plan
 from penstock.bench.spark.data import Dataset
-from penstock.bench.spark.turns import Measured, Spec, Turns
+from penstock.bench.spark.turns import Spec, Turns
 
-Wanted = Callable[[str], bool]
-_MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A row: which side is ours, which the peer, and what their ratio should be."""
-
-    key: str
-    work: str
-    ours: str
-    peer: str
-    against: str
-    at_least: float | None = None
+_START_AT_LEAST = 1 / 0.6
+_CORES_AT_LEAST = 1.7
+_DATA_AT_LEAST = 0.85
+_MEMORY_AT_LEAST = 0.8
+_PARQUET, _TUPLES = "Spark's Parquet reader", "a source of tuples"
 
 
-def compare(
-    turns: Turns, name: str, sides: dict[str, Spec], plans: list[Plan], wanted: Wanted
-) -> Iterator[Row]:
-    """The rows that are wanted. Sides that none of them needs do not run."""
-    chosen = [plan for plan in plans if wanted(plan.key)]
-    needed = {side for plan in chosen for side in (plan.ours, plan.peer)}
-    if not needed:
-        return
-    results = turns.compare(name, {side: spec for side, spec in sides.items() if side in needed})
-    for plan in chosen:
-        ours, peer = results[plan.ours], results[plan.peer]
-        yield Row(
-            plan.key,
-            plan.work,
-            "rows/s",
-            rate(ours),
-            rate(peer),
-            plan.at_least,
-            against=plan.against,
-            detail={
-                "mib_per_s": rate(ours) * sides[plan.ours].data.log_bytes / sides[plan.ours].data.rows / _MIB,
-                "rounds": {"ours": [turn.rate for turn in ours], "peer": [turn.rate for turn in peer]},
-                "seconds": {"ours": [turn.seconds for turn in ours], "peer": [turn.seconds for turn in peer]},
-            },
-        )
+def comparisons(turns: Turns) -> Iterator[Comparison]:
+    """All of them. Data is named here and made when it is first read."""
+    data, few = turns.planned(turns.scale.messages), turns.planned(turns.scale.messages // turns.scale.times)
+    long = turns.planned(turns.scale.long_messages, parquet=False)
+    short = turns.planned(turns.scale.long_messages // turns.scale.times, parquet=False)
+    yield start(few)
+    yield columns(data, few, turns.scale.times)
+    yield verify(data, long, short, turns.scale.times)
+    yield export(data)
+    yield write(data, few)
+    yield from extras(data, few)
 
 
-def rate(turns: list[Measured]) -> float:
-    return median([turn.rate for turn in turns])
+def start(few: Dataset) -> Comparison:
+    """From nothing to the first count, a process each time, against a session nobody set up."""
+    text = "first result of a new session"
+    return Comparison(
+        "start",
+        {"ours": Spec("start", few), "stock": Spec("start", few, "stock")},
+        [Plan("start", text, "ours", "stock", "a stock session", _START_AT_LEAST, "s")],
+    )
 
 
-def read_rows(turns: Turns, wanted: Wanted) -> Iterator[Row]:
-    """All columns, few columns, a count, a group-by."""
-    if not any(
-        map(
-            wanted,
-            (
-                "all-tuples",
-                "all-parquet",
-                "narrow",
-                "narrow-parquet",
-                "count",
-                "count-tuples",
-                "group",
-                "group-tuples",
-            ),
-        )
-    ):
-        return
-    data, slow = turns.dataset(turns.scale.messages), partial(slow_data, turns)
-    yield from compare(
-        turns,
+def columns(data: Dataset, few: Dataset, times: int) -> Comparison:
+    """All columns and few of them, to a sink that drops them."""
+    text, less = "all columns to noop", "3 columns to noop"
+    return Comparison(
         "columns",
         {
             "all": Spec("all", data),
-            "tuples": Spec("all", slow(), "tuples"),
+            "tuples": Spec("all", few, "tuples"),
             "parquet": Spec("all", data, "parquet"),
             "narrow": Spec("narrow", data),
             "narrow-parquet": Spec("narrow", data, "parquet"),
+            "one core": Spec("all", data, cores=1),
+            "few": Spec("all", few),
         },
         [
-            Plan("all-tuples", "all columns to noop", "all", "tuples", "a source of tuples", 5.0),
-            Plan("all-parquet", "all columns to noop", "all", "parquet", "Spark's Parquet reader", 0.75),
-            Plan("narrow", "3 columns to noop", "narrow", "all", "ours, all columns", 1.5),
-            Plan("narrow-parquet", "3 columns to noop", "narrow", "narrow-parquet", "Spark's Parquet reader"),
+            Plan("all-tuples", text, "all", "tuples", _TUPLES, 5.0),
+            Plan("all-parquet", text, "all", "parquet", _PARQUET, 0.75),
+            Plan("narrow", less, "narrow", "all", "ours, all columns", 1.5),
+            Plan("narrow-parquet", less, "narrow", "narrow-parquet", _PARQUET),
+            *_on_one_core("all", text, "all"),
+            *_with_more("all", text, "all", times),
         ],
-        wanted,
     )
-    for work, text in (("count", "count()"), ("group", "group by topic and queue")):
-        yield from compare(
-            turns,
-            text,
-            {
-                "ours": Spec(work, data),
-                "tuples": Spec(work, slow(), "tuples"),
-                "parquet": Spec(work, data, "parquet"),
-            },
-            [
-                Plan(work, text, "ours", "parquet", "Spark's Parquet reader"),
-                Plan(f"{work}-tuples", text, "ours", "tuples", "a source of tuples"),
-            ],
-            wanted,
-        )
 
 
-def slow_data(turns: Turns) -> Dataset:
-    """Fewer messages, for peers that are so slow that their rate does not depend on it."""
-    return turns.dataset(turns.scale.slow_messages)
-
-
-def job_rows(turns: Turns, wanted: Wanted) -> Iterator[Row]:
-    """Verify and export."""
-    if not any(map(wanted, ("verify-sql", "verify-scanners", "verify-checkers", "export"))):
-        return
-    data = turns.dataset(turns.scale.messages)
-    yield from compare(
-        turns,
+def verify(data: Dataset, long: Dataset, short: Dataset, times: int) -> Comparison:
+    """The whole check; the peer in SQL has fewer messages, its rate does not depend on it."""
+    text = "verify with CRC"
+    return Comparison(
         "verify",
         {
-            "ours": Spec("verify", data),
+            "ours": Spec("verify", long),
             "sql": Spec("verify-sql", data),
-            "scanners": Spec("verify", data, "scanners"),
-            "checkers": Spec("verify", data, "checkers"),
+            "checkers": Spec("verify", long, "checkers"),
+            "scanners": Spec("verify", long, "scanners"),
+            "one core": Spec("verify", long, cores=1),
+            "few": Spec("verify", short),
         },
         [
-            Plan("verify-sql", "verify with CRC", "ours", "sql", "the same check with rows in SQL", 3.5),
-            Plan(
-                "verify-scanners", "verify with CRC", "ours", "scanners", "2 scanners of the log alone", 0.8
-            ),
-            Plan(
-                "verify-checkers",
-                "verify with CRC",
-                "ours",
-                "checkers",
-                "2 scanners with the same check",
-                0.8,
-            ),
+            Plan("verify-sql", text, "ours", "sql", "the same check with rows in SQL", 3.5),
+            Plan("verify-checkers", text, "ours", "checkers", "2 processes with the same check", 0.8),
+            Plan("verify-scanners", text, "ours", "scanners", "2 processes: the log alone"),
+            *_on_one_core("verify", text, "ours"),
+            *_with_more("verify", text, "ours", times),
         ],
-        wanted,
     )
-    yield from compare(
-        turns,
+
+
+def export(data: Dataset) -> Comparison:
+    text = "export to Parquet by topic"
+    return Comparison(
         "export",
-        {"ours": Spec("export", data), "rows": Spec("export-rows", data)},
-        [Plan("export", "export to Parquet by topic", "ours", "rows", "rows through the JVM writer", 2.5)],
-        wanted,
+        {
+            "ours": Spec("export", data),
+            "rows": Spec("export-rows", data),
+            "one core": Spec("export", data, cores=1),
+        },
+        [
+            Plan("export", text, "ours", "rows", "rows through the JVM writer", 2.5),
+            *_on_one_core("export", text, "ours"),
+        ],
     )
 
 
-def write_rows(turns: Turns, wanted: Wanted) -> Iterator[Row]:
-    """Into a store, and a stream out of one."""
-    if not any(map(wanted, ("write-rows", "write-parquet", "stream"))):
-        return
-    data = turns.dataset(turns.scale.messages)
-    yield from compare(
-        turns,
+def write(data: Dataset, few: Dataset) -> Comparison:
+    text = "write into a store"
+    return Comparison(
         "write",
         {
             "ours": Spec("write", data),
-            "rows": Spec("write", slow_data(turns), "rows"),
+            "rows": Spec("write", few, "rows"),
             "parquet": Spec("write", data, "parquet"),
+            "one core": Spec("write", data, cores=1),
         },
         [
-            Plan("write-rows", "write into a store", "ours", "rows", "a row writer", 5.0),
-            Plan("write-parquet", "write into a store", "ours", "parquet", "Spark's Parquet writer", 1.0),
+            Plan("write-rows", text, "ours", "rows", "a row writer", 5.0),
+            Plan("write-parquet", text, "ours", "parquet", "Spark's Parquet writer", 1.0),
+            *_on_one_core("write", text, "ours"),
         ],
-        wanted,
     )
-    yield from compare(
-        turns,
+
+
+def extras(data: Dataset, few: Dataset) -> Iterator[Comparison]:
+    """Of these nothing is demanded."""
+    for work, text in (("count", "count()"), ("group", "group by topic and queue")):
+        yield Comparison(
+            text,
+            {
+                "ours": Spec(work, data),
+                "parquet": Spec(work, data, "parquet"),
+                "tuples": Spec(work, few, "tuples"),
+            },
+            [
+                Plan(work, text, "ours", "parquet", _PARQUET),
+                Plan(f"{work}-tuples", text, "ours", "tuples", _TUPLES),
+            ],
+            once=True,
+        )
+    text = "stream of everything to noop"
+    yield Comparison(
         "stream",
         {"ours": Spec("stream", data), "parquet": Spec("stream", data, "parquet")},
-        [
-            Plan(
-                "stream", "stream of everything to noop", "ours", "parquet", "Spark's stream of Parquet files"
-            )
-        ],
-        wanted,
+        [Plan("stream", text, "ours", "parquet", "Spark's stream of Parquet files")],
+        once=True,
     )
+
+
+def _on_one_core(work: str, text: str, ours: str) -> list[Plan]:
+    if len(os.sched_getaffinity(0)) < 2:
+        return []
+    return [Plan(f"cores-{work}", f"{text}, 2 cores", ours, "one core", "ours on 1 core", _CORES_AT_LEAST)]
+
+
+def _with_more(work: str, text: str, ours: str, times: int) -> list[Plan]:
+    more = f"{text}, {times} x the data"
+    memory = f"{more}: RssAnon of the Python workers"
+    return [
+        Plan(f"data-{work}", more, ours, "few", "ours with 1 x", _DATA_AT_LEAST),
+        Plan(f"memory-{work}", memory, ours, "few", "ours with 1 x", _MEMORY_AT_LEAST, "bytes"),
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ class SparkScale:
     """How much of each work is done, and how often."""
 
     rounds: int = 3
-    messages: int = 3_000_000
-    slow_messages: int = 600_000
-    small_messages: int = 600_000
+    messages: int = 1_500_000
+    long_messages: int = 6_000_000
     segment_bytes: int = 64 << 20
     warm: int = 1
-    repeats: int = 2
+    repeats: int = 1
     times: int = 10
+    seconds: float = 1140.0
+    """No further round of a comparison is begun that would not end within so long."""
 
     @classmethod
     def quick(cls) -> SparkScale:
@@ -35,10 +36,8 @@ class SparkScale:
         return cls(
             rounds=1,
             messages=30_000,
-            slow_messages=10_000,
-            small_messages=10_000,
+            long_messages=30_000,
             segment_bytes=4 << 20,
-            repeats=1,
         )
 
 
@@ -53,8 +52,11 @@ class Spec:
 
     @property
     def path(self) -> Path:
-        reads_parquet = self.source == "parquet" or self.work == "write"
-        return self.data.parquet if reads_parquet else self.data.store
+        if self.source != "parquet" and self.work != "write":
+            return self.data.store
+        if self.data.parquet is None:
+            raise ValueError(f"{self.data.store} has no Parquet twin")
+        return self.data.parquet
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Measured:
     java: int = 0
     workers: int = 0
     heap: int = 0
+    log_bytes: int = 0
 
     @property
     def rate(self) -> float:
@@ -80,25 +83,26 @@ class Turns:
     scale: SparkScale
     cache: Path
     first_run: dict[str, float] = field(default_factory=dict)
-    _made: dict[tuple[int, bool], Dataset] = field(default_factory=dict)
+    _log_bytes: dict[Path, int] = field(default_factory=dict)
 
     @classmethod
     def make(cls, directory: Path, scale: SparkScale, progress: Callable[[str], None]) -> Turns:
         return cls(Session(directory, Scale(rounds=scale.rounds), True, progress), scale, directory / "cache")
 
-    def dataset(self, messages: int, *, parquet: bool = True) -> Dataset:
-        """A store of so many messages, made when first asked for, and its Parquet twin."""
-        key = (messages, parquet)
-        if key not in self._made and (messages, True) in self._made:
-            return self._made[messages, True]
-        if key not in self._made:
-            folder = self.session.directory / f"data-{messages}{'' if parquet else '-log'}"
-            self.session.progress(f"writing {messages} messages")
-            size = write_store(folder / "store", messages, segment=self.scale.segment_bytes)
-            made = self._made[key] = Dataset(folder / "store", folder / "parquet", messages, size)
-            if parquet:
-                self._write_parquet(made)
-        return self._made[key]
+    def planned(self, messages: int, *, parquet: bool = True) -> Dataset:
+        """A store of so many messages, and its Parquet twin, of which nothing is there yet."""
+        folder = self.session.directory / f"data-{messages}{'' if parquet else '-log'}"
+        return Dataset(folder / "store", folder / "parquet" if parquet else None, messages)
+
+    def made(self, data: Dataset) -> Dataset:
+        """The same, and it is there."""
+        if data.store not in self._log_bytes:
+            self.session.progress(f"writing {data.rows} messages")
+            size = write_store(data.store, data.rows, segment=self.scale.segment_bytes)
+            self._log_bytes[data.store] = size
+            if data.parquet is not None:
+                self._write_parquet(data)
+        return data
 
     def _write_parquet(self, data: Dataset) -> None:
         """Also the very first session of the run, so its start is kept as that."""
@@ -117,14 +121,32 @@ class Turns:
             self.first_run = {"seconds": first, "preparing_seconds": ended}
 
     def measure(self, spec: Spec) -> Measured:
-        """A fresh process and session, a warm-up, and the repeats."""
+        """One turn of a side. Its data is made first, if that is not there yet."""
+        self.made(spec.data)
         if spec.source in SCANNERS:
-            return self._measure_scanners(spec)
+            measured = self._measure_scanners(spec)
+        elif spec.work == "start":
+            measured = self._measure_start(spec)
+        else:
+            measured = self._measure_work(spec)
+        measured.log_bytes = self._log_bytes[spec.data.store]
+        return measured
+
+    def _measure_work(self, spec: Spec) -> Measured:
+        """A fresh process and session, a warm-up, and the repeats."""
         with start_side(self.cache, spec.cores) as child:
             child.ask("start")
             answer = self._run(child, spec, warm=self.scale.warm, repeats=self.scale.repeats)
             heap = int(child.ask("heap")["bytes"])
         return Measured(spec.data.rows, answer["seconds"], answer["java"], answer["workers"], heap)
+
+    def _measure_start(self, spec: Spec) -> Measured:
+        """From nothing to the first count."""
+        begin = time.perf_counter()
+        with start_side(self.cache, spec.cores) as child:
+            child.ask("start", stock=spec.source == "stock")
+            self.run_once(child, Spec("count", spec.data))
+            return Measured(spec.data.rows, [time.perf_counter() - begin])
 
     def run_once(self, child: Any, spec: Spec) -> None:
         """The work as the first thing a session does."""
@@ -152,17 +174,3 @@ class Turns:
                 if found != spec.data.rows:
                     raise RuntimeError(f"the scanners saw {found} of {spec.data.rows} records")
         return Measured(spec.data.rows, seconds)
-
-    def compare(self, name: str, sides: Mapping[str, Spec]) -> dict[str, list[Measured]]:
-        """Each side's turns, a figure a round, the order changing."""
-        results: dict[str, list[Measured]] = {side: [] for side in sides}
-
-        def turn(side: str) -> Callable[[], float]:
-            def measure() -> float:
-                results[side].append(self.measure(sides[side]))
-                return results[side][-1].rate
-
-            return measure
-
-        self.session.alternate(name, {side: turn(side) for side in sides})
-        return results
