@@ -54,6 +54,7 @@ ALIASES: dict[str, str] = {
     "redeleteHangedFileInterval": "redelete_hanged_file_interval_ms",
     "messageDelayLevel": "message_delay_level",
     "flushDelayOffsetInterval": "flush_delay_offset_interval_ms",
+    "enableScheduleAsyncDeliver": "enable_schedule_async_deliver",
     "timerWheelEnable": "timer_wheel_enable",
     "timerPrecisionMs": "timer_precision_ms",
     "timerRollWindowSlot": "timer_roll_window_slot",

@@ -126,6 +126,7 @@ class StoreConfig:
     # -- behaviour: delay levels --------------------------------------------------------------------------
     message_delay_level: str = _behaviour(DEFAULT_DELAY_LEVELS)
     flush_delay_offset_interval_ms: int = _behaviour(10_000, 10, _DAY_MS)
+    enable_schedule_async_deliver: bool = _behaviour(False)
 
     # -- behaviour: timer ---------------------------------------------------------------------------------
     timer_wheel_enable: bool = _behaviour(True)

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from penstock.message.topic import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from penstock.store.dataversion import DataVersion
+from penstock.store.delaypipeline import POLL_MS as IN_FLIGHT_POLL_MS
+from penstock.store.delaypipeline import DelayLine
 from penstock.store.face import HOPELESS, ServiceStore, StoredRecord, publish
 from penstock.store.jsonfile import JsonFile
 from penstock.store.rewrite import copy_record, real_place
@@ -24,6 +28,7 @@ from penstock.store.servicethread import ServiceThread
 _log = logging.getLogger(__name__)
 
 POLL_MS = 100
+DELIVERING_THREADS = 4
 _VERSION_STEP = 200
 
 
@@ -34,8 +39,13 @@ class ScheduleMessageService:
     not overlap.
     """
 
-    def __init__(self, store: ServiceStore) -> None:
+    def __init__(self, store: ServiceStore, *, executor: Executor | None = None) -> None:
+        """``executor`` delivers where ``enable_schedule_async_deliver`` is on; None: threads of its own."""
         self._store = store
+        self._asynchronous = store.config.enable_schedule_async_deliver
+        self._executor = executor
+        self._own_executor: ThreadPoolExecutor | None = None
+        self._lines: dict[int, DelayLine] = {}
         self._file = JsonFile(store.storage, f"{store.path}/config/delayOffset.json", decode=_decode)
         self._delays = store.config.delay_levels_ms
         self._offsets: dict[int, int] = {}
@@ -67,14 +77,18 @@ class ScheduleMessageService:
     def stop(self) -> None:
         """End the thread and write the offsets: a message delivered before is not delivered again."""
         self._thread.stop()
-        self.persist()
+        with self._lock:
+            self._stop_lines()
+            self._persist()
 
     def abandon(self) -> None:
         """End the thread and keep nothing, as a killed process would."""
         self._thread.stop()
+        self._stop_lines()
 
     def run_once(self, now: int | None = None) -> int:
-        """Deliver everything that is due; the number of messages delivered.
+        """Deliver everything that is due; the number of messages delivered. Asynchronously: have it
+        delivered, and count what was since the last call.
 
         A level that fails is tried again from the same message by the next call and does not stop the others;
         the first error is raised when all had their turn.
@@ -85,7 +99,8 @@ class ScheduleMessageService:
             failure: Exception | None = None
             for level in range(1, len(self._delays) + 1):
                 try:
-                    delivered += self._run_level(level, moment)
+                    run = self._run_line if self._asynchronous else self._run_level
+                    delivered += run(level, moment)
                 except Exception as error:
                     _log.warning("delay level %d stands at offset %d: %s", level, self._offsets[level], error)
                     failure = failure or error
@@ -100,7 +115,57 @@ class ScheduleMessageService:
 
     def _step(self) -> int:
         self.run_once()
-        return POLL_MS
+        return IN_FLIGHT_POLL_MS if any(line.in_flight for line in self._lines.values()) else POLL_MS
+
+    def _run_line(self, level: int, now: int) -> int:
+        """One level, asynchronously: settle what was delivered, put what is due into its line."""
+        queue_id = level - 1
+        line = self._lines.get(level)
+        if line is None:
+            if level not in self._offsets and self._store.max_offset(SCHEDULE_TOPIC, queue_id) <= 0:
+                return 0
+            self._save(level, self._clamp(level, self._offsets.get(level, 0)))
+            line = self._lines[level] = DelayLine(level, self._workers(), self._store.clock)
+        delivered = self._settle(level, line)
+        offset = self._offsets[level] + line.in_flight
+        if not line.in_flight:
+            offset = self._clamp(level, offset)
+            self._save(level, offset)
+        while line.has_room and not self._thread.stopping:
+            unit = self._store.queue_unit(SCHEDULE_TOPIC, queue_id, offset)
+            if unit is None or self._due(level, unit[2], now) > now:
+                break
+            record = self._store.lookup(unit[0])
+            if record is not None and unit[2] < record.store_timestamp:
+                if self._due_by_record(level, record, now) > now:
+                    break
+            # Of a record that is gone nothing is left to deliver; its place in the line keeps the count.
+            line.offer(offset, partial(self._deliver, record, offset) if record is not None else _nothing)
+            offset += 1
+        line.push()
+        return delivered
+
+    def _settle(self, level: int, line: DelayLine) -> int:
+        delivered = line.settle()
+        if delivered:
+            self._save(level, self._offsets[level] + delivered)
+        return delivered
+
+    def _workers(self) -> Executor:
+        if self._executor is not None:
+            return self._executor
+        if self._own_executor is None:
+            self._own_executor = ThreadPoolExecutor(DELIVERING_THREADS, "penstock-delay-deliver")
+        return self._own_executor
+
+    def _stop_lines(self) -> None:
+        for level, line in self._lines.items():
+            line.stop()
+            self._settle(level, line)
+        self._lines.clear()
+        if self._own_executor is not None:
+            self._own_executor.shutdown()
+            self._own_executor = None
 
     def _run_level(self, level: int, now: int) -> int:
         delivered = 0
@@ -170,6 +235,10 @@ class ScheduleMessageService:
         table = {"dataVersion": self._version.to_json(), "offsetTable": dict(sorted(self._offsets.items()))}
         self._store.storage.makedirs(f"{self._store.path}/config")
         self._file.save(table)
+
+
+def _nothing() -> bool:
+    return True
 
 
 def _at(record: StoredRecord, offset: int) -> tuple[int, int]:
