@@ -121,3 +121,26 @@ def test_system_topics_are_listed(operate: Operate) -> None:
         await operator.done(316)
 
     operate(scenario)
+
+
+def test_deleted_topic_stays_deleted_after_a_restart_until_it_is_created_again(operate: Operate) -> None:
+    async def delete(operator: Operator) -> None:
+        await operator.create("T", 1)
+        await operator.create("U", 1)
+        await operator.send("T", b"one")
+        await operator.send("U", b"one")
+        await operator.done(202, topic="T")
+        await operator.done(215, topic="T")
+
+    async def look(operator: Operator) -> None:
+        assert "T" not in operator.broker.topics
+        assert "U" in operator.broker.topics
+        await operator.create("T", 1)
+        assert "T" not in operator.broker.deleted_topics
+
+    async def look_again(operator: Operator) -> None:
+        assert "T" in operator.broker.topics
+
+    operate(delete)
+    operate(look)
+    operate(look_again)

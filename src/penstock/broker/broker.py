@@ -17,6 +17,7 @@ from penstock.broker.acks import Acknowledgements, Done
 from penstock.broker.admin import Admin
 from penstock.broker.clients import Clients
 from penstock.broker.consumers import Consumers
+from penstock.broker.deletedtopics import DeletedTopics
 from penstock.broker.dispatching import Dispatching
 from penstock.broker.groups import Groups
 from penstock.broker.holding import Holding
@@ -73,6 +74,7 @@ class Broker:
     transactions: Transactions
     clients: Clients
     admin: Admin
+    deleted_topics: DeletedTopics
 
     def __init__(self, config: BrokerConfig | None = None, *, clock: Clock | None = None) -> None:
         self.config = config or BrokerConfig()
@@ -157,7 +159,11 @@ class Broker:
         self.groups = Groups(auto_create=config.auto_create_subscription_group, clock=self.clock)
         self._follow("topics.json", self.topics)
         self._follow("subscriptionGroup.json", self.groups)
-        self.topics.add_boot_topics(len(store.config.delay_levels_ms), store.queues())
+        self.deleted_topics = DeletedTopics()
+        self._follow("deletedTopics.json", self.deleted_topics)
+        self.topics.add_boot_topics(
+            len(store.config.delay_levels_ms), self.deleted_topics.others(store.queues())
+        )
         self.groups.add_boot_groups()
         self.clients = Clients(self)
         self.consumers = Consumers(loop.time, self.clients.notify)
@@ -193,7 +199,7 @@ class Broker:
                 raise UsageError(f"request {int(code)} has a handler already")
             self.handlers[int(code)] = handler
 
-    def _follow(self, name: str, table: Topics | Groups) -> None:
+    def _follow(self, name: str, table: Topics | Groups | DeletedTopics) -> None:
         """Load a table from its file and keep the file up to date."""
         path = str(PurePath(self.store.path) / "config" / name)
         assert self._writer is not None

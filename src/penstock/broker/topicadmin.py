@@ -31,6 +31,7 @@ class TopicAdmin:
     def __init__(self, broker: Broker, rates: Rates) -> None:
         self._broker = broker
         self._rates = rates
+        broker.topics.on_change.append(self._topic_changed)
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -148,9 +149,16 @@ class TopicAdmin:
             del broker.pull_offsets[key]
         for queue_id in range(0 if config is None else config.queue_nums):
             broker.holding.wake(name, queue_id)
-        if config is not None and broker.topics.file is not None:
-            await broker.topics.file.saved()
+        for file in (broker.topics.file, broker.deleted_topics.file):
+            if file is not None:
+                await file.saved()
         return request.answer(0)
+
+    def _topic_changed(self, name: str, config: TopicConfig | None) -> None:
+        if config is not None:
+            self._broker.deleted_topics.discard(name)
+        elif any(topic == name for topic, _ in self._broker.store.queues()):
+            self._broker.deleted_topics.add(name)
 
     async def clean_unused(self, connection: Connection, request: Command) -> Command:
         """RocketMQ removes queue folders of topics that no configuration names; here they expire by time."""
