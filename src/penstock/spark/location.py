@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import StoreError, UsageError
@@ -20,6 +21,12 @@ _GLOB = re.compile(r"[*?\[]")
 # Hadoop's names for what pyarrow calls s3.
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 KNOWN = "file, s3, gs, hdfs, viewfs, abfs, abfss"
+GS_RETRY_SECONDS = 20
+_HADOOP = (
+    "pyarrow reads HDFS through Hadoop's own client: install Hadoop, and set JAVA_HOME, HADOOP_HOME (or"
+    " ARROW_LIBHDFS_DIR, where libhdfs.so is) and CLASSPATH (`hadoop classpath --glob`), here and on workers"
+)
+_DRIVERS = {"hdfs": _HADOOP, "viewfs": _HADOOP}
 # By process: a client of an object store has threads, which a fork does not copy.
 _storages: dict[tuple[int, str], Storage] = {}
 
@@ -66,8 +73,16 @@ class Location:
         """The storage of this process, opened once."""
         key = (os.getpid(), self.base)
         if key not in _storages:
-            _storages[key] = _arrow_storage(self.scheme, self.base) if self.scheme else DiskStorage()
+            _storages[key] = self._open()
         return _storages[key]
+
+    def _open(self) -> Storage:
+        if self.is_local:
+            return DiskStorage()
+        filesystem = open_filesystem(self)
+        from penstock.spark.arrowstorage import ArrowStorage
+
+        return ArrowStorage(filesystem)
 
     def glob(self) -> Iterator[tuple[Location, bool]]:
         """What matches the path, in order, and whether it is a folder. Only matching folders are listed."""
@@ -118,24 +133,46 @@ def _path_in(scheme: str, host: str, path: str) -> str:
     return f"{bucket}/{path}" if path else bucket
 
 
-def _arrow_storage(scheme: str, base: str) -> Storage:
+def open_filesystem(location: Location) -> Any:
+    """The file system of ``pyarrow.fs`` behind a place. Raises StoreError that says what is missing."""
     try:
         import pyarrow.fs as arrow_fs
         from pyarrow import ArrowException
     except ImportError as error:
         raise UsageError(
-            f"{scheme}:// needs pyarrow: {error}", hint="pip install 'penstock[spark]'"
+            f"{location.scheme}:// needs pyarrow: {error}", hint="pip install 'penstock[spark]'"
         ) from error
-    from penstock.spark.arrowstorage import ArrowStorage
-
+    if location.is_local:
+        return arrow_fs.LocalFileSystem()
     try:
-        filesystem, _ = arrow_fs.FileSystem.from_uri(base)
+        return arrow_fs.FileSystem.from_uri(_bounded(location.scheme, location.base))[0]
     except (OSError, ValueError, ArrowException) as error:
-        raise StoreError(
-            f"{scheme}:// cannot be opened: {_without_secrets(str(error), base)}",
-            hint=f"pyarrow.fs knows {KNOWN}; options such as endpoint_override go into the URI's query",
-        ) from error
-    return ArrowStorage(filesystem)
+        # Only the first line: what follows is every place where a library was looked for.
+        found = _without_secrets(str(error).partition("\n")[0], location.base)
+        hint = _DRIVERS.get(
+            location.scheme,
+            f"pyarrow.fs knows {KNOWN}; options such as endpoint_override go into the URI's query",
+        )
+        raise StoreError(f"{location.scheme}:// cannot be opened: {found}", hint=hint) from error
+
+
+def hint_for(location: Location) -> str:
+    """What to check when a file system that was opened does not answer, or refuses."""
+    if location.is_local:
+        return "check the permissions"
+    if location.scheme == "gs":
+        return (
+            "log in (`gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS), or write"
+            " gs://anonymous@bucket/… for a public bucket"
+        )
+    return "check credentials, region and endpoint_override, as pyarrow.fs takes them in the URI's query"
+
+
+def _bounded(scheme: str, base: str) -> str:
+    """The client of Google's store tries for a quarter of an hour unless it is told otherwise."""
+    if scheme != "gs" or "retry_limit_seconds" in base:
+        return base
+    return f"{base}{'&' if '?' in base else '?'}retry_limit_seconds={GS_RETRY_SECONDS}"
 
 
 def _without_secrets(text: str, base: str) -> str:

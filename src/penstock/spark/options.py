@@ -97,8 +97,9 @@ class ReadOptions:
         if path_needed and not self.path:
             raise UsageError(
                 "there is no path",
-                hint='spark.read.format("rocketmq").load("/data/store"); of a table in the catalog Spark'
-                " hands over no options: make a temporary view, or SELECT … FROM t WITH (path = '/data')",
+                hint='spark.read.format("rocketmq").load("/data/store"). Of a table in the catalogue Spark'
+                " hands over no options: CREATE TEMPORARY VIEW t USING rocketmq OPTIONS (path '/data/store'),"
+                " or SELECT … FROM t WITH (path = '/data/store')",
             )
         chosen = [name for name in ("subscribe", "subscribePattern", "assign") if getattr(self, name)]
         if len(chosen) > 1:

@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.errors import CorruptFile, NotAStore, StoreError, UsageError
 from penstock.files.storage import Storage
-from penstock.spark.location import Location, parse_location
+from penstock.spark.location import Location, hint_for, parse_location
 from penstock.spark.segments import RemoteDirectory, SegmentDirectory, chosen_files
 from penstock.store.directory import StoreDirectory, is_locked
 from penstock.store.sizes import (
@@ -259,9 +259,6 @@ def _nothing_at(location: Location) -> NotAStore:
 
 
 def _unreadable(location: Location, error: OSError) -> StoreError:
-    hint = (
-        "check the permissions"
-        if location.is_local
-        else "check credentials, region and endpoint_override, as pyarrow.fs takes them in the URI's query"
+    return StoreError(
+        f"cannot be looked at: {error.strerror or error}", file=str(location), hint=hint_for(location)
     )
-    return StoreError(f"cannot be looked at: {error.strerror or error}", file=str(location), hint=hint)

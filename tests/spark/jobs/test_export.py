@@ -11,7 +11,7 @@ import pytest
 
 from golden_store import CASES, unpack
 from penstock import Message, StoreConfig
-from penstock.errors import DataLost, SparkUnavailable, StoreError, UsageError
+from penstock.errors import DataLost, StoreError, UsageError
 from penstock.spark import jobs
 from penstock.spark.batches import record_batches
 from penstock.spark.jobs.exportstate import ExportState
@@ -135,7 +135,7 @@ def test_a_target_of_a_range_goes_on_behind_it(tmp_path: Path, job: Any) -> None
     assert_same_rows(target, store)
 
 
-@pytest.mark.parametrize("step", range(6))
+@pytest.mark.parametrize("step", range(9))
 def test_a_stopped_run_is_finished_by_the_next(
     step: int, tmp_path: Path, job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,15 +261,6 @@ def test_a_topic_that_is_no_folder_name_is_said_so(tmp_path: Path, job: Any) -> 
     store = unpack("long-topics", tmp_path).path
     with pytest.raises(StoreError, match="folder of a topic"):
         job.export(None, str(store), str(tmp_path / "out"))
-
-
-def test_delta_without_its_package_is_refused(
-    tmp_path: Path, job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(tmp_path / "store", 0, 6)
-    monkeypatch.setattr(job.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SparkUnavailable, match="delta-spark"):
-        job.export(None, str(tmp_path / "store"), str(tmp_path / "out"), format="delta")
 
 
 def test_spark_tasks_write_what_spark_reads(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""A server that speaks S3 (rclone, from its registry) over a folder, and a wire tap in front of it."""
+"""Servers that speak S3, from a registry, and a wire tap in front of them.
+
+Two, because each can what the other cannot: rclone serves a folder and checks who asks, but takes no upload
+of unknown length, which is how pyarrow writes; moto takes every kind of upload, and lets everybody in.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +40,17 @@ class S3Server:
 
     folder: Path
     port: int
+    behind: int
     requests: list[Request] = field(default_factory=list)
     bytes_out: int = 0
 
-    def uri(self, path: str, *, secret: str = SECRET) -> str:
-        return (
-            f"s3://{KEY}:{secret}@{BUCKET}/{path}?endpoint_override=127.0.0.1:{self.port}"
-            "&scheme=http&region=us-east-1"
-        )
+    def uri(self, path: str, *, secret: str = SECRET, bucket: str = BUCKET) -> str:
+        """To read: the tap counts."""
+        return _uri(f"{bucket}/{path}", secret, self.port)
+
+    def write_uri(self, path: str, *, bucket: str = BUCKET) -> str:
+        """To write, past the tap, which knows no bodies."""
+        return _uri(f"{bucket}/{path}", SECRET, self.behind)
 
     def forget(self) -> None:
         """Begin a new count."""
@@ -53,6 +60,11 @@ class S3Server:
     def reads_of(self, name: str) -> list[Request]:
         """Reads of objects whose key ends so."""
         return [r for r in self.requests if r.method == "GET" and r.target.partition("?")[0].endswith(name)]
+
+
+def _uri(path: str, secret: str, port: int) -> str:
+    server = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
+    return f"s3://{KEY}:{secret}@{path}?{server}"
 
 
 def rclone() -> str | None:
@@ -72,13 +84,36 @@ def serve(program: str, root: Path) -> Iterator[S3Server]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_until_it_answers(behind, process)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            server = S3Server(bucket, listener.getsockname()[1])
-            threading.Thread(target=_accept, args=(listener, behind, server), daemon=True).start()
+        with _tapped(bucket, behind) as server:
             yield server
     finally:
         process.terminate()
         process.wait(timeout=30)
+
+
+@contextlib.contextmanager
+def serve_uploads() -> Iterator[S3Server]:
+    """A server that keeps what it is given in memory, with one bucket, until the block ends."""
+    behind = _free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(behind)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_until_it_answers(behind, process)
+        made = urllib.request.Request(f"http://127.0.0.1:{behind}/{BUCKET}", method="PUT")
+        urllib.request.urlopen(made, timeout=30).close()
+        with _tapped(Path(), behind) as server:
+            yield server
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+@contextlib.contextmanager
+def _tapped(bucket: Path, behind: int) -> Iterator[S3Server]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = S3Server(bucket, listener.getsockname()[1], behind)
+        threading.Thread(target=_accept, args=(listener, behind, server), daemon=True).start()
+        yield server
 
 
 def _free_port() -> int:

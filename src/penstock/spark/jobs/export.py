@@ -6,15 +6,15 @@ with bounds replaces what the target has of them. Either way every message of a 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import DataLost, SparkUnavailable, StoreError, UsageError
+from penstock.errors import DataLost, StoreError, UsageError
 from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.jobs.deltatable import append, check_delta
 from penstock.spark.jobs.exportfiles import ROWS_SCHEMA, ExportPart, export_part, run_name, total_rows
 from penstock.spark.jobs.exportstate import STATE, ExportedFile, ExportState, Manifest
 from penstock.spark.jobs.job import Progress, run_splits
@@ -109,6 +109,7 @@ def export(
             return ExportResult(str(where), format, dry_run, ranges, rows, lost=lost, resumed=resumed)
         run = run_name()
         staging = f"{STATE}/staging/{run}"
+        state.check_writable(run)
         state.sweep_old((datetime.now(UTC) - timedelta(days=1)).strftime("%Y%m%d"))
         splits = plan_queues(bounds, read, ranges)
         parts = [
@@ -139,8 +140,6 @@ def export(
             _check_rows(bounds, ranges, new)
             after = _after(before, places[0].uri, format, ranges, replaced, [file for _, file in made])
             if format == "delta":
-                from penstock.spark.jobs.deltatable import append
-
                 append(spark, where, ranges, [f"{where.path}/{staged}" for staged, _ in made])
                 state.publish(before, after, staging, [], [])
             else:
@@ -169,11 +168,8 @@ def _check(format: str, compression: str) -> None:
         raise UsageError(f"there is no format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     if compression not in COMPRESSIONS:
         raise UsageError(f"there is no compression {compression!r}", hint=f"one of {', '.join(COMPRESSIONS)}")
-    if format == "delta" and importlib.util.find_spec("delta") is None:
-        raise SparkUnavailable(
-            "delta-spark is not installed",
-            hint="pip install delta-spark of a version that goes with this Spark, or use --format parquet",
-        )
+    if format == "delta":
+        check_delta()
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[str, ...]:

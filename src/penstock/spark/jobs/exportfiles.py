@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 from penstock.errors import StoreError
 from penstock.spark.batches import record_batches
-from penstock.spark.jobs.exportstate import ExportedFile, QueueSpan, filesystem_of, make_folder
-from penstock.spark.location import Location
+from penstock.spark.jobs.exportstate import ExportedFile, QueueSpan, make_folder
+from penstock.spark.location import Location, open_filesystem
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import Split
 
@@ -85,7 +85,7 @@ def _keep_rest(part: ExportPart, kept: ExportedFile, writer: PartitionedWriter) 
     import pyarrow.parquet as pq
 
     path = f"{part.target.path}/{kept.path}"
-    table = pq.read_table(path, filesystem=filesystem_of(part.target), partitioning=None)
+    table = pq.read_table(path, filesystem=open_filesystem(part.target), partitioning=None)
     out = pc.scalar(False)
     for queue, start, end in part.replaced:
         within = (pc.field("queueId") == queue) & (pc.field("queueOffset") >= start)
@@ -113,7 +113,7 @@ class PartitionedWriter:
 
     def __init__(self, part: ExportPart) -> None:
         self.part = part
-        self._filesystem = filesystem_of(part.target)
+        self._filesystem = open_filesystem(part.target)
         self._attempt = uuid.uuid4().hex
         self._groups: dict[tuple[str, int], _Group] = {}
         self._held = 0

@@ -9,28 +9,19 @@ be repeated.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.errors import CorruptFile, StoreError
 from penstock.spark.bounds import QueueRange
-from penstock.spark.location import Location
+from penstock.spark.location import Location, hint_for, open_filesystem
 
 STATE = "_penstock"
 VERSION = 1
 QueueSpan = tuple[int, int, int]
 """Least and greatest offset of a queue in a file, and number of its rows."""
-
-
-def filesystem_of(location: Location) -> Any:
-    """The pyarrow file system behind a place, of this process."""
-    from pyarrow import fs
-
-    if location.is_local:
-        return fs.LocalFileSystem()
-    return fs.FileSystem.from_uri(location.base)[0]
 
 
 def make_folder(location: Location, filesystem: Any, path: str) -> None:
@@ -165,7 +156,7 @@ class ExportState:
 
     def __init__(self, target: Location) -> None:
         self.target = target
-        self.filesystem = filesystem_of(target)
+        self.filesystem = open_filesystem(target)
 
     def load(self) -> Manifest:
         """The manifest; an empty one for a new target."""
@@ -187,8 +178,15 @@ class ExportState:
         """Whether there is something in the target that no export put there."""
         from pyarrow import fs
 
-        found = self.filesystem.get_file_info(fs.FileSelector(self.target.path, allow_not_found=True))
+        with self._told_errors():
+            found = self.filesystem.get_file_info(fs.FileSelector(self.target.path, allow_not_found=True))
         return any(entry.base_name != STATE for entry in found) and self._read("manifest.json") is None
+
+    def check_writable(self, run: str) -> None:
+        """Raises StoreError now, and not when the first task is done, if nothing can be written here."""
+        with self._told_errors():
+            self._write(f"{run}.probe", {})
+            self.filesystem.delete_file(self._path(f"{run}.probe"))
 
     def finish_journal(self) -> bool:
         """Finish what an earlier run began to put in place; True if there was something."""
@@ -223,8 +221,9 @@ class ExportState:
                 "another export changed the target meanwhile", file=str(self.target), hint="run it again"
             )
         journal = {"staging": staging, "moves": moves, "removes": removes, "manifest": after.as_object()}
-        self._write("journal.json", journal)
-        self._apply(journal)
+        with self._told_errors():
+            self._write("journal.json", journal)
+            self._apply(journal)
 
     def sweep(self, staging: str) -> None:
         """Remove a run's staging folder, unless a journal still needs what is in it."""
@@ -255,10 +254,11 @@ class ExportState:
     def _read(self, name: str) -> dict[str, Any] | None:
         from pyarrow import fs
 
-        if self.filesystem.get_file_info(self._path(name)).type == fs.FileType.NotFound:
-            return None
-        with self.filesystem.open_input_stream(self._path(name)) as opened:
-            data = opened.read()
+        with self._told_errors():
+            if self.filesystem.get_file_info(self._path(name)).type == fs.FileType.NotFound:
+                return None
+            with self.filesystem.open_input_stream(self._path(name)) as opened:
+                data = opened.read()
         try:
             found: dict[str, Any] = json.loads(data)
             return found
@@ -273,6 +273,17 @@ class ExportState:
             opened.write(json.dumps(value).encode())
         if self.target.is_local:
             self.filesystem.move(path, self._path(name))
+
+    @contextmanager
+    def _told_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"the target cannot be used: {error.strerror or error}",
+                file=str(self.target),
+                hint=hint_for(self.target),
+            ) from error
 
     def _corrupt(self, name: str, error: Exception) -> CorruptFile:
         return CorruptFile(
