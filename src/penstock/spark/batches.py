@@ -103,7 +103,7 @@ class _Task:
                     self.decoder.feed(record, 0, len(record), offset)
 
     def _along_units(self) -> Iterator[pa.RecordBatch]:
-        with UnitReader(self.split.place) as reader:
+        with UnitReader(self.split.place, self.split.queue_files) as reader:
             for part in self.split.ranges:
                 for met in reader.feed(self.decoder, part, check_crc=self.options.verifyCrc):
                     if met is None:

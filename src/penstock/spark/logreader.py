@@ -133,7 +133,7 @@ class LogReader:
         """Where to begin to walk so that the first record of the split is met at its own place."""
         split = self.split
         file = next((f for f in self._directory.log_files if f.holds(split.begin)), None)
-        if file is None or file.begin == split.begin:
+        if file is None or split.aligned or file.begin == split.begin:
             return split.begin
         if split.begin - LOOK_BACK <= file.begin:
             return file.begin

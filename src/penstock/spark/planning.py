@@ -8,7 +8,7 @@ record with a cost of its own, and every queue by itself. The cheaper one is tak
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock._native.units import find_record, first_nonzero
@@ -17,6 +17,7 @@ from penstock.spark.bounds import QueueRange, StoreBounds
 from penstock.spark.keysearch import search_index
 from penstock.spark.options import ReadOptions
 from penstock.spark.places import Place, open_places
+from penstock.spark.queuefiles import QueueFileSizes
 from penstock.spark.wanted import FOREVER, QueueExtent, Wanted, wanted_of
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import FaultList
@@ -25,6 +26,9 @@ from penstock.store.sizes import QueueFile
 
 log = logging.getLogger("penstock.spark")
 
+Align = Callable[[int, int], int | None]
+"""Takes an offset of the log and a distance: the start of a record no further from it than that, or None."""
+
 RECORDS_AT_ONCE = 10_000
 """Places of single records that one task gets."""
 SEEK_COST = 16 << 10
@@ -32,21 +36,23 @@ SEEK_COST = 16 << 10
 
 _PROBE = 256 << 10
 _TAIL = 8 << 20
+_QUEUES_ASKED = 3
+_GUESSES = 8
 
 
 @dataclass(frozen=True)
 class LogSplit:
     """Records that START at physical offsets [begin, end); the last one is read to its own end.
 
-    ``begin`` need not be the start of a record: the reader finds the
-    first one, as the split before finds its last. Behind ``limit`` (None: unknown) nothing belongs to the
-    log.
+    ``aligned``: a record starts at ``begin``. Otherwise the reader looks for the first one, as the split
+    before finds its last. Behind ``limit`` (None: unknown) nothing belongs to the log.
     """
 
     place: Place
     begin: int
     end: int
     limit: int | None = None
+    aligned: bool = False
 
     @property
     def size(self) -> int:
@@ -62,6 +68,7 @@ class Split:
     log: LogSplit | None = None
     ranges: tuple[QueueRange, ...] = ()
     offsets: tuple[int, ...] = ()
+    queue_files: QueueFileSizes | None = None
 
 
 def log_end(place: Place) -> int:
@@ -141,12 +148,13 @@ def log_splits(
     begin: int | None = None,
     end: int | None = None,
     limit: int | None = None,
+    align: Align | None = None,
 ) -> list[LogSplit]:
     """The log of a place in pieces of about ``split_bytes``, in order, no byte of it twice or left out.
 
     ``begin`` and ``end`` narrow it to records that start in [begin, end). ``limit`` is where the log is known
     to end or go on; without it the end is looked for. No piece reaches over two files, but into a hole where
-    one is missing: reading it reports the hole.
+    one is missing: reading it reports the hole. ``align`` knows starts of records to cut at.
     """
     files = place.log_files
     if not files:
@@ -161,12 +169,53 @@ def log_splits(
             continue
         count = max(1, round((file_end - position) / split_bytes))
         step = -(-(file_end - position) // count)
-        for low in range(position, file_end, step):
-            made.append(LogSplit(place, low, min(low + step, file_end), limit))
+        cuts = range(position, file_end, step)
+        starts = [align(cut, step // 4 if cut > position else 0) if align else None for cut in cuts]
+        begins = [start if start is not None else cut for cut, start in zip(cuts, starts, strict=True)]
+        for low, high, start in zip(begins, [*begins[1:], file_end], starts, strict=True):
+            if low < high:
+                made.append(LogSplit(place, low, high, limit, aligned=start is not None))
         position = file_end
     if position < stop:  # the last files are gone
         made.append(LogSplit(place, position, stop, limit))
     return made
+
+
+def record_finder(bounds: StoreBounds, extents: Sequence[_Extent]) -> Align:
+    """Starts of records that the queues know, so that a task need not look for its first one.
+
+    A guess or two into a large queue is near enough. What a unit points to is looked at before it is
+    believed: of a damaged queue nothing is taken.
+    """
+    largest = sorted(extents, key=lambda extent: -extent.count)[:_QUEUES_ASKED]
+    firsts = {extent.low for extent in extents}
+
+    def find(cut: int, distance: int) -> int | None:
+        found = (
+            [cut] if cut in firsts else [_record_near(bounds, extent, cut, distance) for extent in largest]
+        )
+        return next((at for at in found if at is not None and bounds.store.lookup(at) is not None), None)
+
+    return find
+
+
+def _record_near(bounds: StoreBounds, extent: _Extent, cut: int, distance: int) -> int | None:
+    """Place of a record of a queue near an offset of the log; None if some guesses do not meet one."""
+    low, high, low_at, high_at = extent.range.start, extent.range.end, extent.low, extent.high
+    for _ in range(_GUESSES):
+        if low >= high or not low_at <= cut <= high_at:
+            break
+        guess = min(low + (high - low) * (cut - low_at) // max(1, high_at - low_at), high - 1)
+        unit = bounds.unit(extent.range.topic, extent.range.queue_id, guess)
+        if unit is None:
+            break
+        if abs(unit[0] - cut) <= distance:
+            return unit[0]
+        if unit[0] < cut:
+            low, low_at = guess + 1, unit[0]
+        else:
+            high, high_at = guess, unit[0]
+    return None
 
 
 def plan(
@@ -217,7 +266,17 @@ def plan_log(place: Place, options: ReadOptions) -> list[Split]:
         return []
     split_bytes = _split_bytes(options, sum(file.size for file in place.log_files))
     wanted = _wanted_of_log(place, options)
-    return [Split(place, wanted, log=piece) for piece in log_splits(place, split_bytes=split_bytes)]
+    if not place.has_queues:
+        return [Split(place, wanted, log=piece) for piece in log_splits(place, split_bytes=split_bytes)]
+    bounds = StoreBounds(place)
+    try:
+        queues = sorted(bounds.store.extents().items(), key=lambda item: item[1][0] - item[1][1])
+        parts = [QueueRange(*key, *offsets) for key, offsets in queues[:_QUEUES_ASKED]]
+        extents = [extent for extent in (_extent(bounds, part) for part in parts) if extent is not None]
+        pieces = log_splits(place, split_bytes=split_bytes, align=record_finder(bounds, extents))
+    finally:
+        bounds.close()
+    return [Split(place, wanted, log=piece) for piece in pieces]
 
 
 def _wanted_of_log(place: Place, options: ReadOptions) -> Wanted:
@@ -338,7 +397,8 @@ def _log_splits(
     # What queues point to is part of the log: no need to look for its end.
     limit = max(extent.high for extent in extents)
     size = _split_bytes(options, high - low)
-    pieces = log_splits(bounds.place, split_bytes=size, begin=low, end=high, limit=limit)
+    align = record_finder(bounds, extents)
+    pieces = log_splits(bounds.place, split_bytes=size, begin=low, end=high, limit=limit, align=align)
     splits = []
     for piece in pieces:
         inside = [e for e in extents if e.low < piece.end and e.high > piece.begin]
@@ -366,4 +426,7 @@ def _unit_splits(bounds: StoreBounds, options: ReadOptions, extents: Sequence[_E
                 packed.append([])
                 room = budget
     wanted = Wanted(tags=options.tags, keys=options.keys)
-    return [Split(bounds.place, wanted, ranges=tuple(ranges)) for ranges in packed if ranges]
+    sizes = QueueFileSizes.of(bounds.store.config)
+    return [
+        Split(bounds.place, wanted, ranges=tuple(ranges), queue_files=sizes) for ranges in packed if ranges
+    ]

@@ -8,9 +8,10 @@ from types import TracebackType
 
 from penstock._native.record import walk
 from penstock._native.rows import Decoder, unit_spans
-from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.bounds import QueueRange
 from penstock.spark.logreader import Bad
 from penstock.spark.places import Place
+from penstock.spark.queuefiles import QueueFiles, QueueFileSizes
 from penstock.store.logwindow import LogWindow
 from penstock.store.sizes import QueueFile
 
@@ -24,13 +25,13 @@ _RECORD_LIMIT = 256 << 20
 class UnitReader:
     """Reads the log of a place by position. One thread; a view is valid until the next read."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, queue_files: QueueFileSizes | None = None) -> None:
         self.place = place
         self._files = place.log_files
         self._begins = [file.begin for file in self._files]
         self._segment = place.segment_size or place.directory.segment_size
         self._window = LogWindow(place.storage, SPAN)
-        self._bounds: StoreBounds | None = None
+        self._queues = QueueFiles(place, queue_files or QueueFileSizes())
 
     def __enter__(self) -> UnitReader:
         return self
@@ -39,25 +40,20 @@ class UnitReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._window.close()
-        if self._bounds is not None:
-            self._bounds.close()
+        self._queues.close()
 
     def feed(self, decoder: Decoder, part: QueueRange, *, check_crc: bool) -> Iterator[Bad | None]:
         """Give the records of a queue range to the decoder. None: it is full; else what is bad."""
-        if self._bounds is None:
-            self._bounds = StoreBounds(self.place)
-        store = self._bounds.store
         offset = part.start
         while offset < part.end:
             count = min(UNITS_AT_ONCE, part.end - offset)
             try:
-                units, size = store.units(part.topic, part.queue_id, offset, count)
+                units, size = self._queues.units(part.topic, part.queue_id, offset, count)
             except FileNotFoundError:
                 units, size = b"", 0
             if not units:
                 yield self._gone(part, offset)
-                store.max_offset(part.topic, part.queue_id)  # looks again
-                kept = store.min_offset(part.topic, part.queue_id)
+                kept = self._queues.first_offset(part.topic, part.queue_id)
                 if kept <= offset:
                     return
                 offset = kept

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any
@@ -23,7 +22,6 @@ from penstock.config import StoreConfig
 from penstock.errors import StoreClosed
 from penstock.files.disk import DiskStorage
 from penstock.files.storage import Storage
-from penstock.format.batchunit import BATCH_UNIT_SIZE, encode_batch_unit
 from penstock.format.record import BLANK_MAGIC_CODE
 from penstock.message.ids import decode_message_id
 from penstock.store.batchconsumequeue import BatchConsumeQueue
@@ -34,6 +32,7 @@ from penstock.store.getting import MAX_BYTES, tag_codes, unit_reader
 from penstock.store.indexreader import IndexReader
 from penstock.store.logfolders import LogPlaces, log_folders
 from penstock.store.queuetable import AnyQueue, QueueTable
+from penstock.store.queueunits import read_units
 from penstock.store.sizes import require_store, survey
 
 RECORD_LIMIT = 256 << 20
@@ -256,12 +255,7 @@ class ReadOnlyStore:
         Fewer at the end of a file; none where the queue has none.
         """
         queue = self._queues.find(topic, queue_id)
-        if isinstance(queue, BatchConsumeQueue):
-            found = islice(queue.iterate(offset), count) if offset < queue.max_offset else ()
-            return b"".join(encode_batch_unit(unit) for unit in found), BATCH_UNIT_SIZE
-        if queue is None or not queue.min_offset <= offset < queue.max_offset:
-            return b"", UNIT
-        return queue.read(offset * UNIT, min(queue.max_offset, offset + count) * UNIT - offset * UNIT), UNIT
+        return read_units(queue, offset, count) if queue is not None else (b"", UNIT)
 
     def query(
         self,
