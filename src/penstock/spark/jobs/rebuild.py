@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import SystemClock
 from penstock.config import StoreConfig
 from penstock.errors import StoreError, UsageError
 from penstock.message.topic import LMQ_PREFIX
@@ -30,6 +31,13 @@ from penstock.spark.jobs.rebuildtasks import (
     build_index,
     build_queues,
     check_gap,
+)
+from penstock.spark.jobs.specialqueues import (
+    SPECIAL_SCHEMA,
+    SpecialKinds,
+    SpecialPart,
+    build_special,
+    take_built,
 )
 from penstock.spark.jobs.swap import differing_files, exchange, restore
 from penstock.spark.jobs.verify import SPLIT_BYTES, single_place
@@ -44,11 +52,14 @@ from penstock.store.indexservice import index_name
 from penstock.store.indexverifier import is_index_name
 from penstock.store.queueverifier import UNIT, UnitFiles
 from penstock.store.sizes import queue_folders
+from penstock.store.topictable import TopicTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BUILD = "penstock.rebuild"
+SPECIAL_TASKS = 8
+"""Tasks that build queues of other kinds."""
 _PIECE = 3200
 
 
@@ -93,9 +104,11 @@ def rebuild(
     """Rebuild queues and index of a closed store on a file system that every worker can write.
 
     ``index`` None: if the store has one. Raises StoreLocked when somebody uses the store, StoreError when it
-    was not closed or has batch queues, extension files or light queues, and CorruptRecord when its log is
-    damaged (``penstock store repair`` does all of these); nothing is changed then. A crash leaves the old
-    files, or the new ones. ``dry_run`` builds too, and says what differs.
+    was not closed, and CorruptRecord when its log is damaged (``penstock store repair`` does both); nothing
+    is changed then. A crash leaves the old files, or the new ones. ``dry_run`` builds too, and says what
+    differs.
+
+    Batch queues, extension files and light queues are built if the store has any, or if ``config`` says so.
 
     File sizes are those of the files that are there; where none is left to tell, those of ``config``.
     """
@@ -135,6 +148,8 @@ class _Rebuild:
             (topic, queue): folder
             for topic, queue, folder in queue_folders(place.storage, self.directory.path("consumequeue"))
         }
+        self.kinds = self._special_kinds()
+        self.config = self.kinds.config(self.directory.config)
         self.records = 0
         self.counts: list[int] = []
         self.times: list[int] = []
@@ -149,6 +164,8 @@ class _Rebuild:
             entries = self._index_pass(splits, old_names) if with_index else 0
             changed: list[str] = []
             kinds = ["consumequeue"] * queues + ["index"] * with_index
+            kinds += ["batchconsumequeue"] * (queues and bool(self.kinds.batch_topics))
+            kinds += ["consumequeue_ext"] * (queues and self.kinds.extended)
             for kind in kinds:
                 made = self.build / kind
                 made.mkdir(parents=True, exist_ok=True)
@@ -172,6 +189,19 @@ class _Rebuild:
             changed,
         )
 
+    def _special_kinds(self) -> SpecialKinds:
+        """Other kinds of queues that the store has, by its folders, its topics and its configuration."""
+        storage, config = self.place.storage, self.directory.config
+        topics = TopicTable(storage, str(self.root / "config" / "topics.json"), SystemClock())
+        topics.load()
+        batches = {topic for topic, _, _ in queue_folders(storage, self.directory.path("batchconsumequeue"))}
+        return SpecialKinds(
+            frozenset(batches | topics.with_attribute("queue.type", "BatchCQ")),
+            config.enable_consume_queue_ext or (self.root / "consumequeue_ext").is_dir(),
+            config.enable_multi_dispatch or any(topic.startswith(LMQ_PREFIX) for topic, _ in self.folders),
+            buckets=SPECIAL_TASKS,
+        )
+
     def _check(self) -> None:
         directory = self.directory
         if not directory.is_closed:
@@ -179,15 +209,6 @@ class _Rebuild:
                 "the last owner did not close the store",
                 file=directory.root,
                 hint="open it once, which recovers it, or run `penstock store repair`",
-            )
-        kinds = [kind for kind in ("batchconsumequeue", "consumequeue_ext") if (self.root / kind).is_dir()]
-        if any(topic.startswith(LMQ_PREFIX) for topic, _ in self.folders):
-            kinds.append("light queues")
-        if kinds:
-            raise StoreError(
-                f"the store has {' and '.join(kinds)}, which this job does not build",
-                file=directory.root,
-                hint="`penstock store repair` rebuilds such stores",
             )
         foreign = next(iter(foreign_files(directory)), None)
         if foreign is not None:
@@ -197,7 +218,7 @@ class _Rebuild:
 
     def _queue_pass(self, splits: list[LogSplit]) -> dict[tuple[str, int], _Extent]:
         parts = [
-            QueuePart(number, split, str(self.build), self.directory.config)
+            QueuePart(number, split, str(self.build), self.config, self.kinds)
             for number, split in enumerate(splits)
         ]
         rows = run_splits(
@@ -205,8 +226,10 @@ class _Rebuild:
         )
         self.counts, self.times = [0] * len(splits), [0] * len(splits)
         extents: dict[tuple[str, int], _Extent] = {}
+        staged = []
         for row in sorted(rows, key=lambda row: int(row["split"])):
             if not row["topic"]:
+                staged.append(row["staged"])
                 self.records += row["records"]
                 self.counts[row["split"]], self.times[row["split"]] = row["entries"], row["last"]
                 continue
@@ -226,7 +249,11 @@ class _Rebuild:
                 check_gap(*key, known.next, row["first"], size)
                 known.gaps.append((known.next, row["first"]))
             known.next = row["next"]
+        if self.kinds.are_staged:
+            extents |= self._special_pass(tuple(staged))
         for key, extent in extents.items():
+            if key[0] in self.kinds.batch_topics:
+                continue
             writer = _Units(self, key)
             for begin, end in extent.gaps:
                 writer.blank(begin, end)
@@ -234,6 +261,23 @@ class _Rebuild:
         for key in self.folders.keys() - extents.keys():
             _Units(self, key).head(None)
         return extents
+
+    def _special_pass(self, staged: tuple[str, ...]) -> dict[tuple[str, int], _Extent]:
+        """Put what the tasks have staged; the queues that got something."""
+        parts = [
+            SpecialPart(bucket, self.place, str(self.build), staged, self.kinds, self.config)
+            for bucket in range(self.kinds.buckets)
+        ]
+        rows = run_splits(
+            self.spark,
+            parts,
+            build_special,
+            SPECIAL_SCHEMA,
+            name="rebuild other queues",
+            progress=self.progress,
+        )
+        take_built(self.build, {row["built"] for row in rows})
+        return {(row["topic"], row["queueId"]): _Extent(row["first"], row["next"]) for row in rows}
 
     # -- index -------------------------------------------------------------------------------------
 
@@ -278,7 +322,7 @@ class _Rebuild:
             last = name
             path = str(self.build / "index" / name)
             skip = number * each - before if number else 0
-            parts.append(IndexPart(number, tuple(splits[at:]), skip, path, self.directory.config))
+            parts.append(IndexPart(number, tuple(splits[at:]), skip, path, self.config))
         rows = run_splits(
             self.spark, parts, build_index, INDEX_SCHEMA, name="rebuild index", progress=self.progress
         )

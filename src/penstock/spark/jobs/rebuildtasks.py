@@ -21,15 +21,17 @@ from penstock.config import StoreConfig
 from penstock.errors import CorruptRecord, StoreError
 from penstock.files.failure import store_error
 from penstock.spark.batches import log_runs
+from penstock.spark.jobs.specialqueues import PartQueues, PartSpecial, SpecialKinds, Staging
 from penstock.spark.planning import LogSplit
 from penstock.store.consumequeue import UNIT, ConsumeQueue
 from penstock.store.indexfile import IndexFile, index_size
-from penstock.store.queuetable import QueueTable, storable_queue
+from penstock.store.queuetable import storable_queue
 from penstock.store.scan import Run
 from penstock.store.specialdispatch import FAR
 
 QUEUES_SCHEMA = (
-    "split int, topic string, queueId int, first long, next long, records long, entries long, last long"
+    "split int, topic string, queueId int, first long, next long, records long, entries long, last long,"
+    " staged string"
 )
 INDEX_SCHEMA = "number int, entries long"
 _COUNTED_AT_ONCE = 1 << 16
@@ -44,6 +46,7 @@ class QueuePart:
     split: LogSplit
     build: str
     config: StoreConfig
+    kinds: SpecialKinds
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class RecordDispatch(ABC):
     """Dispatches runs of records. Subclasses say where units and entries go."""
 
     def __init__(self, config: StoreConfig) -> None:
-        self.native = native.Dispatch(list(config.delay_levels_ms), False)
+        self.native = native.Dispatch(list(config.delay_levels_ms), config.enable_multi_dispatch)
         self.native.indexing = True
 
     def run(self, run: Run) -> None:
@@ -92,6 +95,10 @@ class RecordDispatch(ABC):
     def needs_index(self) -> None:
         """Give a place for entries: there is none yet, or it is full."""
 
+    @abstractmethod
+    def special(self, record: memoryview, position: int) -> None:
+        """See to the units of a record that are not those of a plain queue."""
+
     def _help(self, code: int, run: Run) -> None:
         dispatch = self.native
         at = dispatch.position - run.base
@@ -108,12 +115,8 @@ class RecordDispatch(ABC):
         elif code == native.INDEX_FULL:
             self.needs_index()
         elif code == native.SPECIAL:
-            raise StoreError(
-                "the record belongs to a batch queue, which this job does not build",
-                file=run.file.path,
-                offset=at + run.base - run.file.begin,
-                hint="`penstock store repair` rebuilds such stores",
-            )
+            self.special(run.view[at:], dispatch.position)
+            dispatch.queue_part_done()
         elif code == native.WRITE_FAILED:
             raise store_error(OSError(dispatch.error, "write"), "writing queue units")
         else:
@@ -133,20 +136,33 @@ class _QueueDispatch(RecordDispatch):
 
     def __init__(self, part: QueuePart) -> None:
         super().__init__(part.config)
-        self.queues = QueueTable(part.split.place.storage, part.build, part.config)
+        self.staging = Staging(part.build, part.kinds)
+        self.queues = PartQueues(part.split.place, part.build, part.config, self.staging, part.kinds)
+        self._special = PartSpecial(self.queues, part.config, self.staging, self._begin)
+        self._is_staged = part.config.enable_consume_queue_ext
         self.firsts: dict[tuple[str, int], int] = {}
         self._counted = 0
         self._scratch: Index | None = None
 
     def make_queue(self, topic: str, queue_id: int) -> Queue:
+        if self._is_staged or topic in self.queues.batch_topics:
+            return self.queues.get(topic, queue_id).native
+        return self._begin(topic, queue_id, self.native.record_queue_offset).native
+
+    def _begin(self, topic: str, queue_id: int, first: int) -> ConsumeQueue:
+        """A queue whose units are put here, from its first record of the split on."""
         queue = self.queues.get(topic, queue_id)
-        first = self.native.record_queue_offset
-        if first < 0 or first * UNIT >= _EVERYTHING:
-            raise StoreError(f"a record of {topic}-{queue_id} has the queue offset {first}")
-        # What lies before its first record here is another split's, or the driver's.
-        queue.native.max_logic = queue.native.min_logic = first * UNIT
-        self.firsts[topic, queue_id] = first
-        return queue.native
+        assert isinstance(queue, ConsumeQueue)
+        if (topic, queue_id) not in self.firsts:
+            if first < 0 or first * UNIT >= _EVERYTHING:
+                raise StoreError(f"a record of {topic}-{queue_id} has the queue offset {first}")
+            # What lies before its first record here is another split's, or the driver's.
+            queue.native.max_logic = queue.native.min_logic = first * UNIT
+            self.firsts[topic, queue_id] = first
+        return queue
+
+    def special(self, record: memoryview, position: int) -> None:
+        self._special.put(record, position)
 
     def needs_file(self, queue: Queue) -> None:
         self.queues.attach(self._queue(queue))
@@ -168,6 +184,7 @@ class _QueueDispatch(RecordDispatch):
 
     def close(self) -> None:
         """Everything is on disk."""
+        self.staging.close()
         self.queues.flush()
         self.queues.close()
 
@@ -195,6 +212,9 @@ class _IndexDispatch(RecordDispatch):
         queue.max_physical = _EVERYTHING  # every unit is there already
         return queue
 
+    def special(self, record: memoryview, position: int) -> None:
+        """Its units are there already."""
+
     def needs_file(self, queue: Queue) -> None:
         raise StoreError(f"a unit of {queue.topic}-{queue.queue_id} where only entries are written")
 
@@ -220,9 +240,9 @@ def build_queues(part: QueuePart) -> Iterator[tuple[Any, ...]]:
         dispatch.close()
     for (topic, queue_id), first in dispatch.firsts.items():
         end = dispatch.queues.get(topic, queue_id).max_offset
-        yield part.number, topic, queue_id, first, end, 0, 0, 0
-    done = dispatch.native
-    yield part.number, "", 0, 0, 0, done.records, dispatch.entries, done.last_timestamp
+        yield part.number, topic, queue_id, first, end, 0, 0, 0, ""
+    done, staged = dispatch.native, dispatch.staging.name
+    yield part.number, "", 0, 0, 0, done.records, dispatch.entries, done.last_timestamp, staged
 
 
 def build_index(part: IndexPart) -> Iterator[tuple[int, int]]:
