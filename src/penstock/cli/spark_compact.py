@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, spark_session, task_bar
+from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, job_session
 
 Fate = Literal["keep", "drop"]
 
@@ -36,10 +36,7 @@ def compact(
     from penstock.cli.output import safe, size_text, write_json
     from penstock.spark.jobs.compact import compact as run
 
-    with (
-        spark_session(master, conf, name="compact") as spark,
-        task_bar("compact", shown=not as_json) as progress,
-    ):
+    with job_session("compact", master, conf, shown=not as_json) as (spark, progress):
         result = run(
             spark,
             path,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.sparkframe import Conf, DryRun, Json, Master, settings_of, spark_session, task_bar
+from penstock.cli.sparkframe import Conf, DryRun, Json, Master, job_session, settings_of, written_text
 
 
 def import_messages(
@@ -33,10 +33,7 @@ def import_messages(
     from penstock.cli.output import write_json
     from penstock.spark.jobs.importing import import_messages as run
 
-    with (
-        spark_session(master, conf, name="import") as spark,
-        task_bar("import", shown=not as_json) as progress,
-    ):
+    with job_session("import", master, conf, shown=not as_json) as (spark, progress):
         result = run(
             spark,
             source,
@@ -55,5 +52,4 @@ def import_messages(
         write_json(result.as_dict())
     else:
         left = f"; left out: {', '.join(result.left_out)}" if result.left_out else ""
-        verb = "would be written" if result.dry_run else "written"
-        print(f"{result.rows} messages {verb} to {result.target} in {result.seconds:.1f} s{left}")
+        print(f"{result.rows} messages {written_text(result)}{left}")

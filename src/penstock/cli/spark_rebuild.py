@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, spark_session, task_bar
+from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, job_session
 
 
 def rebuild(
@@ -26,10 +26,7 @@ def rebuild(
     from penstock.cli.output import safe, write_json
     from penstock.spark.jobs.rebuild import rebuild as run
 
-    with (
-        spark_session(master, conf, name="rebuild") as spark,
-        task_bar("rebuild", shown=not as_json) as progress,
-    ):
+    with job_session("rebuild", master, conf, shown=not as_json) as (spark, progress):
         result = run(
             spark,
             path,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, spark_session, task_bar
+from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, job_session, written_text
 
 
 def replay(
@@ -35,10 +35,7 @@ def replay(
     from penstock.cli.output import write_json
     from penstock.spark.jobs.replay import replay as run
 
-    with (
-        spark_session(master, conf, name="replay") as spark,
-        task_bar("replay", shown=not as_json) as progress,
-    ):
+    with job_session("replay", master, conf, shown=not as_json) as (spark, progress):
         result = run(
             spark,
             path,
@@ -59,10 +56,9 @@ def replay(
     if as_json:
         write_json(result.as_dict())
     else:
-        verb = "would be written" if result.dry_run else "written"
         if result.homeless:
             print(f"{result.homeless} dead letters do not say where they came from: send them --to a topic")
         print(
             f"{result.selected} messages selected, {result.present} of them there already,"
-            f" {result.written} {verb} to {result.target} in {result.seconds:.1f} s"
+            f" {result.written} {written_text(result)}"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.sparkframe import Conf, Json, Master, StorePlace, spark_session, task_bar
+from penstock.cli.sparkframe import Conf, Json, Master, StorePlace, job_session
 
 if TYPE_CHECKING:
     from penstock.spark.jobs.stats import StatsResult
@@ -35,10 +35,7 @@ def stats(
     from penstock.spark.jobs.stats import stats as run
 
     disk_bytes = None if disk_gib is None else round(disk_gib * (1 << 30))
-    with (
-        spark_session(master, conf, name="stats") as spark,
-        task_bar("stats", shown=not as_json) as progress,
-    ):
+    with job_session("stats", master, conf, shown=not as_json) as (spark, progress):
         result = run(
             spark,
             path,

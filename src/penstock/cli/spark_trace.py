@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from penstock.cli.sparkframe import Conf, Json, Master, StorePlace, spark_session, task_bar
+from penstock.cli.sparkframe import Conf, Json, Master, StorePlace, job_session
 
 if TYPE_CHECKING:
     from penstock.spark.jobs.trace import TraceResult
@@ -34,10 +34,7 @@ def trace(
     # Spark takes seconds to start, and the index answers at once.
     result = None if via == "scan" else trace_by_index(path, key, sure=via == "auto")
     if result is None:
-        with (
-            spark_session(master, conf, name="trace") as spark,
-            task_bar("trace", shown=not as_json) as progress,
-        ):
+        with job_session("trace", master, conf, shown=not as_json) as (spark, progress):
             result = run(spark, path, key, via="scan", split_bytes=split_mib << 20, progress=progress)
     if as_json:
         write_json(result.as_dict())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.sparkframe import Conf, Json, Master, StorePlace, spark_session, task_bar
+from penstock.cli.sparkframe import Conf, Json, Master, StorePlace, job_session
 
 
 def verify(
@@ -23,10 +23,7 @@ def verify(
     from penstock.cli.output import safe, size_text, write_json
     from penstock.spark.jobs.verify import verify as run
 
-    with (
-        spark_session(master, conf, name="verify") as spark,
-        task_bar("verify", shown=not as_json) as progress,
-    ):
+    with job_session("verify", master, conf, shown=not as_json) as (spark, progress):
         split_bytes = None if split_mib is None else split_mib << 20
         result = run(spark, path, split_bytes=split_bytes, limit=limit, progress=progress)
     report = result.report

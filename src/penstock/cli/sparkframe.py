@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -45,6 +45,32 @@ def spark_session(master: str | None, conf: list[str] | None = None, *, name: st
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def job_session(
+    name: str, master: str | None, conf: list[str] | None, *, shown: bool
+) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
+    """A session for one job, and what to tell its progress to; ``shown``: as a bar on a terminal."""
+    with spark_session(master, conf, name=name) as spark, task_bar(name, shown=shown) as progress:
+        yield spark, progress
+
+
+def written_text(result: Written) -> str:
+    """Where a job has written, or would, and how long that took."""
+    verb = "would be written" if result.dry_run else "written"
+    return f"{verb} to {result.target} in {result.seconds:.1f} s"
+
+
+class Written(Protocol):
+    """What jobs that write messages say of it."""
+
+    @property
+    def dry_run(self) -> bool: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def seconds(self) -> float: ...
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
+from penstock._native.stored import StoredMessage
 from penstock.message.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -35,41 +35,6 @@ from penstock.message.topic import (
 )
 
 
-class Traced(Protocol):
-    """What is asked of a stored message."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def queue_offset(self) -> int: ...
-    @property
-    def physical_offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def sys_flag(self) -> int: ...
-    @property
-    def born_timestamp(self) -> int: ...
-    @property
-    def store_timestamp(self) -> int: ...
-    @property
-    def reconsume_times(self) -> int: ...
-    @property
-    def message_id(self) -> str: ...
-    @property
-    def unique_key(self) -> str | None: ...
-    @property
-    def keys(self) -> str | None: ...
-    @property
-    def tags(self) -> str | None: ...
-    @property
-    def properties(self) -> dict[str, str]: ...
-    @property
-    def body(self) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """One record. ``message`` says whose life it belongs to: a unique key, else the id of the first record.
@@ -95,13 +60,13 @@ class Step:
     consumed_by: list[str]
 
 
-def identity(record: Traced) -> str:
+def identity(record: StoredMessage) -> str:
     """What all records of one message share: its unique key; without one, the id of the first record."""
     return record.unique_key or record.properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or record.message_id
 
 
 def describe(
-    record: Traced, message: str, earlier: Sequence[Step], delays_ms: Sequence[int], committed: bool
+    record: StoredMessage, message: str, earlier: Sequence[Step], delays_ms: Sequence[int], committed: bool
 ) -> tuple[str, str]:
     """Kind and meaning of a record, knowing the steps of the same message before it.
 
@@ -149,7 +114,7 @@ def _half(properties: dict[str, str], real: str) -> str:
     return f"{again}half message of producer group {group} for {real}: invisible until it is committed"
 
 
-def _delay(record: Traced, real: str, delays_ms: Sequence[int]) -> str:
+def _delay(record: StoredMessage, real: str, delays_ms: Sequence[int]) -> str:
     properties = record.properties
     level = parse_number(properties.get(PROPERTY_DELAY_TIME_LEVEL)) or record.queue_id + 1
     delay = delays_ms[level - 1] if 0 < level <= len(delays_ms) else None
