@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.config.remoting import RemotingSettings
 from penstock.remoting import Command, Connection, RemotingClient, RemotingServer
 from penstock.remoting.command import decode, encode
+from remoting import loops
 
 Scenario = Callable[["Place"], Awaitable[None]]
 
@@ -68,7 +69,7 @@ def run(scenario: Scenario, **changes: float) -> None:
         async with place(RemotingSettings(**changes)) as made:  # type: ignore[arg-type]
             await asyncio.wait_for(scenario(made), 60)
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.errors import ConnectionLost, RemotingTimeout, RequestRefused
 from penstock.remoting import Command, Connection, RemotingClient, RemotingServer
+from remoting import loops
 
 
 def echo(connection: Connection, command: Command) -> Command:
@@ -30,7 +31,7 @@ def talk(
             await client.close()
             await server.stop()
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_call_gets_its_own_answer_among_many() -> None:
