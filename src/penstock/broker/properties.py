@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock._native.sendheader import finish_properties
 from penstock.config import BrokerConfig
 from penstock.message import encode_properties, parse_properties, unique_id
 from penstock.message.properties import (
@@ -12,12 +13,6 @@ from penstock.message.properties import (
     PROPERTY_UNIQUE_KEY,
 )
 
-_KEY = PROPERTY_UNIQUE_KEY + "\x01"
-_KEY_LENGTH = len(_KEY)
-# Names that the broker sets itself or takes away. Where one occurs the string is taken apart.
-_OURS = tuple(
-    name + "\x01" for name in (PROPERTY_MSG_REGION, PROPERTY_TRACE_SWITCH, PROPERTY_CLUSTER, PROPERTY_POP_CK)
-)
 # What asks for more than being stored. Found also inside other texts: a look at the map decides then.
 _ASKING = ("DELAY\x01", "TIMER_DEL", "TRAN_MSG\x01", "INNER_", "__CRC32#")
 
@@ -36,25 +31,15 @@ class PropertyRules:
             PROPERTY_TRACE_SWITCH: "true" if config.trace_on else "false",
         }
         self._cluster = {PROPERTY_CLUSTER: config.cluster_name}
-        self._suffix = encode_properties({**self._added, **self._cluster}).decode()
+        self.suffix = encode_properties({**self._added, **self._cluster})
+        """What every property string ends with."""
 
     def finish(self, text: str) -> tuple[bytes, str, bool, bool]:
         """The string to store, the unique key, whether it asks for more than being stored, whether to wait.
 
         The string a client sent is kept as it is wherever it reads the same either way.
         """
-        if not text:
-            key = unique_id()
-            return f"{_KEY}{key}\x02{self._suffix}".encode(), key, False, True
-        if _is_odd(text):
-            return self._rebuilt(parse_text(text))
-        at = text.find(_KEY)
-        if at < 0 or (at and text[at - 1] != "\x02"):
-            return self._rebuilt(parse_text(text))
-        at += _KEY_LENGTH
-        key = text[at : text.index("\x02", at)]
-        asks = any(mark in text for mark in _ASKING)
-        return (text + self._suffix).encode(), key, asks, "WAIT\x01false\x02" not in text
+        return finish_properties(text, self.suffix) or self._rebuilt(parse_text(text))
 
     def _rebuilt(self, properties: dict[str, str]) -> tuple[bytes, str, bool, bool]:
         properties.pop(PROPERTY_POP_CK, None)
@@ -73,16 +58,3 @@ class PropertyRules:
         properties.pop(PROPERTY_POP_CK, None)
         properties.update(self._added)
         return properties
-
-
-def _is_odd(text: str) -> bool:
-    """Whether the string would not read back as it is, or holds a name that is ours to set."""
-    pairs = text.count("\x01")
-    return (
-        text[-1] != "\x02"
-        or pairs != text.count("\x02")
-        or "\x01\x02" in text
-        or "\x02\x01" in text
-        or text[0] == "\x01"
-        or any(name in text for name in _OURS)
-    )

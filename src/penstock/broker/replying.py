@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.broker.putanswer import failure, refusal
-from penstock.broker.sendheader import LONG, SHORT, SendHeader
+from penstock.broker.sendheader import LONG, SHORT, SendHeader, send_header
 from penstock.errors import PenstockError, RemotingError, RequestRefused
 from penstock.message import Message, encode_properties
 from penstock.message.properties import PROPERTY_MESSAGE_REPLY_TO_CLIENT, PROPERTY_PUSH_REPLY_TIME
@@ -30,10 +30,10 @@ class Replying:
         }
 
     async def reply_long(self, connection: Connection, request: Command) -> Command:
-        return await self._reply(connection, request, SendHeader(request.fields, LONG))
+        return await self._reply(connection, request, send_header(request.fields, LONG))
 
     async def reply_short(self, connection: Connection, request: Command) -> Command:
-        return await self._reply(connection, request, SendHeader(request.fields, SHORT))
+        return await self._reply(connection, request, send_header(request.fields, SHORT))
 
     async def _reply(self, connection: Connection, request: Command, header: SendHeader) -> Command:
         broker = self._broker
