@@ -152,8 +152,9 @@ class ClientInstance:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self.closed:
-                raise self._unusable() from None
+            current = asyncio.current_task()
+            if task.cancelled() and current is not None and not current.cancelling():
+                raise self._unusable() from None  # the close ended the request, nobody ended us
             raise
 
     async def _take_route(self, topic: str, work: Any) -> TopicRoute:

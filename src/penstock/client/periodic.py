@@ -25,6 +25,7 @@ class Periodic:
         self.interval = interval
         self._work = work
         self._woken = asyncio.Event()
+        self._stopped = False
         self._task = asyncio.get_running_loop().create_task(self._run(delay), name=f"penstock-{name}")
 
     def wake(self) -> None:
@@ -33,12 +34,13 @@ class Periodic:
 
     async def stop(self) -> None:
         """End it, also in the middle of its work."""
+        self._stopped = True
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self, delay: float) -> None:
         await self._pause(delay)
-        while True:
+        while not self._stopped:
             self._woken.clear()
             pause: float | None = None
             try:
