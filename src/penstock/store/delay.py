@@ -136,9 +136,9 @@ class ScheduleMessageService:
             if unit is None or self._due(level, unit[2], now) > now:
                 break
             record = self._store.lookup(unit[0])
-            if record is not None and unit[2] < record.store_timestamp:
-                if self._due_by_record(level, record, now) > now:
-                    break
+            by_record = record is not None and unit[2] < record.store_timestamp
+            if record is not None and by_record and self._due_by_record(level, record, now) > now:
+                break
             # Of a record that is gone nothing is left to deliver; its place in the line keeps the count.
             line.offer(offset, partial(self._deliver, record, offset) if record is not None else _nothing)
             offset += 1

@@ -1,8 +1,8 @@
 """Deliveries of delay levels that are under way: put by other threads than the one that looks for them.
 
-RocketMQ's asynchronous mode (store format, section 15.2). Each level is a line: its messages are put one after
-the other in the order of its queue, levels beside each other. What failed is tried again after a while, longer
-each time, and everything behind it waits. At most ``limit`` of a level are in its line.
+RocketMQ's asynchronous mode (store format, section 15.2). Each level is a line: its messages are put one
+after the other in the order of its queue, levels beside each other. What failed is tried again after a while,
+longer each time, and everything behind it waits. At most ``limit`` of a level are in its line.
 """
 
 from __future__ import annotations

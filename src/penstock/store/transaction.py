@@ -105,6 +105,11 @@ def committed_message(half: StoredRecord, topic: str, queue_id: int) -> Message:
     )
 
 
+def _topic_of(half: StoredRecord) -> str | None:
+    place = real_place(half)
+    return place[0] if place is not None else None
+
+
 class TransactionService:
     """Takes half messages and the verdicts on them."""
 
@@ -118,7 +123,10 @@ class TransactionService:
         A delay it asks for begins when it is committed, so the hooks do not see it here. (RocketMQ lets them,
         and drops the message when the delay is over.)
         """
-        return self._store.put_raw(prepare_half(message, self._store))
+        outcome = self._store.put_raw(prepare_half(message, self._store))
+        if outcome.ok:
+            self.ops.metrics.add(message.topic, 1)
+        return outcome
 
     def judge(self, verdict: EndTransaction) -> EndOutcome | Verdict:
         """Whether the verdict is about its half message and from its group; and what is to be stored for it.
@@ -147,12 +155,12 @@ class TransactionService:
             return judged
         half = judged.half
         if judged.message is None:
-            self.ops.mark(half.queue_offset, half.queue_id)
+            self.ops.mark(half.queue_offset, half.queue_id, topic=_topic_of(half))
             return EndOutcome("SUCCESS")
         outcome = self._store.put(judged.message)
         if not outcome.ok and outcome.status not in _STORED:
             return EndOutcome("SYSTEM_ERROR", outcome.status, outcome)
-        self.ops.mark(half.queue_offset, half.queue_id)
+        self.ops.mark(half.queue_offset, half.queue_id, topic=_topic_of(half))
         return EndOutcome("SUCCESS", put=outcome)
 
     def _refuse(self, half: StoredRecord, verdict: EndTransaction) -> EndOutcome | None:

@@ -24,7 +24,7 @@ from penstock.message.properties import (
 )
 from penstock.message.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from penstock.store.face import HOPELESS, OffsetTable, PutOutcome, ServiceStore, StoredRecord
-from penstock.store.rewrite import copy_record, parse_number
+from penstock.store.rewrite import copy_record, parse_number, real_place
 from penstock.store.servicethread import ServiceThread
 from penstock.store.transaction import HALF_QUEUE_ID
 from penstock.store.transactionopreader import OpReader
@@ -221,6 +221,9 @@ class TransactionCheckService:
             _log.error("half message at %d is skipped, no topic takes it", half.physical_offset)
             report.failed += 1
         report.discarded += 1
+        place = real_place(half)
+        if place is not None:
+            self._ops.metrics.add(place[0], -1)
 
     @staticmethod
     def _copy(half: StoredRecord, properties: dict[str, str]) -> Message:

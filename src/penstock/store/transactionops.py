@@ -17,6 +17,7 @@ from penstock.message.properties import PROPERTY_TAGS, PROPERTY_WAIT_STORE_MSG_O
 from penstock.message.topic import TRANS_OP_HALF_TOPIC
 from penstock.store.face import ServiceStore, StoredRecord
 from penstock.store.servicethread import ServiceThread
+from penstock.store.transactionmetrics import TransactionMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ REMOVE_TAG = "d"
 # Names that wait for one queue; the next one is written at once instead.
 CAPACITY = 20_000
 _POLL_MS = 100
+METRICS_INTERVAL_SECONDS = 10
 _PROPERTIES = encode_properties({PROPERTY_WAIT_STORE_MSG_OK: "true", PROPERTY_TAGS: REMOVE_TAG})
 
 
@@ -57,6 +59,8 @@ class TransactionOps:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._pending: dict[int, _Pending] = {}
+        self._metrics: TransactionMetrics | None = None
+        self._metrics_at = store.clock.monotonic()
         self._thread = ServiceThread("penstock-transaction-ops", self._step)
 
     def start(self) -> None:
@@ -67,18 +71,37 @@ class TransactionOps:
         """End the thread and write what waits."""
         self._thread.stop()
         self.flush()
+        if self._metrics is not None:
+            self._metrics.persist()
 
-    def mark(self, half_offset: int, queue_id: int = 0, *, write: bool = True) -> None:
+    @property
+    def metrics(self) -> TransactionMetrics:
+        """Open transactions by topic. Written every ten seconds by the thread, and at a stop."""
+        with self._lock:
+            if self._metrics is None:
+                path = f"{self._store.path}/config/transactionMetrics"
+                self._metrics = TransactionMetrics(self._store.storage, path, self._store.clock)
+                self._metrics.load()
+            return self._metrics
+
+    def mark(
+        self, half_offset: int, queue_id: int = 0, *, write: bool = True, topic: str | None = None
+    ) -> None:
         """The half message at this queue offset is over. It counts as over at once for ``is_over``.
 
         ``write`` False leaves also a full batch to the thread: for a caller who must not wait for the disk.
+        ``topic`` is the real topic: it has one open transaction less.
         """
         with self._lock:
             pending = self._of(queue_id)
+            new = False
             if half_offset not in pending.names:
                 pending.names[half_offset] = None
                 pending.characters += len(str(half_offset)) + 1
+                new = True
             large = self._is_large(pending)
+        if new and topic is not None:
+            self.metrics.add(topic, -1)
         if write and large:
             with self._writing:
                 self._write(queue_id, pending)
@@ -118,6 +141,10 @@ class TransactionOps:
 
     def _step(self) -> int:
         self.run_once()
+        now = self._store.clock.monotonic()
+        if self._metrics is not None and now - self._metrics_at >= METRICS_INTERVAL_SECONDS:
+            self._metrics_at = now
+            self._metrics.persist()
         return _POLL_MS
 
     def _of(self, queue_id: int) -> _Pending:
