@@ -116,3 +116,15 @@ def test_settings_out_of_range_are_refused(operate: Operate, line: bytes) -> Non
         assert operator.broker.config == before
 
     operate(scenario)
+
+
+def test_key_value_configuration_of_the_embedded_name_server_survives_a_restart(operate: Operate) -> None:
+    async def put(operator: Operator) -> None:
+        await operator.done(100, namespace="ORDER_TOPIC_CONFIG", key="T", value="broker-a:4")
+
+    async def get(operator: Operator) -> None:
+        answer = await operator.ask(101, namespace="ORDER_TOPIC_CONFIG", key="T")
+        assert answer.fields == {"value": "broker-a:4"}
+
+    operate(put)
+    operate(get)

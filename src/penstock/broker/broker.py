@@ -41,6 +41,7 @@ from penstock.config import BrokerConfig
 from penstock.errors import CorruptFile, UsageError
 from penstock.namesrv import NameServer, NameServerService
 from penstock.namesrv import handlers as name_server_handlers
+from penstock.namesrv.kv import KvConfig
 from penstock.remoting import Connection, Handler, RemotingServer
 from penstock.store.consumeroffset import ConsumerOffsets
 from penstock.store.jsonfile import JsonFile
@@ -161,6 +162,8 @@ class Broker:
         self._follow("subscriptionGroup.json", self.groups)
         self.deleted_topics = DeletedTopics()
         self._follow("deletedTopics.json", self.deleted_topics)
+        if self.name_server is not None:
+            self._follow("kvConfig.json", self.name_server.kv)
         self.topics.add_boot_topics(
             len(store.config.delay_levels_ms), self.deleted_topics.others(store.queues())
         )
@@ -199,7 +202,7 @@ class Broker:
                 raise UsageError(f"request {int(code)} has a handler already")
             self.handlers[int(code)] = handler
 
-    def _follow(self, name: str, table: Topics | Groups | DeletedTopics) -> None:
+    def _follow(self, name: str, table: Topics | Groups | DeletedTopics | KvConfig) -> None:
         """Load a table from its file and keep the file up to date."""
         path = str(PurePath(self.store.path) / "config" / name)
         assert self._writer is not None

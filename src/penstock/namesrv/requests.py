@@ -98,7 +98,7 @@ def _register(server: NameServer, connection: Connection, command: Command) -> C
     fields: dict[str, str] = {}
     if broker_id != 0 and (master := server.master_of(cluster, name)) is not None:
         fields = {"masterAddr": master[0], "haServerAddr": master[1]}
-    orders = server.kv.get(ORDER_TOPICS)
+    orders = server.kv.namespace(ORDER_TOPICS)
     return json_answer(command, {"table": orders}, fields) if orders else command.answer(fields=fields)
 
 
@@ -207,13 +207,13 @@ def _put_kv(server: NameServer, command: Command) -> Command:
     value = required(command, "value")
     if len(namespace) + len(key) + len(value) > MAX_KV_TEXT:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"more than {MAX_KV_TEXT} characters")
-    server.put_kv(namespace, key, value)
+    server.kv.put(namespace, key, value)
     return command.answer()
 
 
 def _get_kv(server: NameServer, command: Command) -> Command:
     namespace, key = required(command, "namespace"), required(command, "key")
-    value = server.kv.get(namespace, {}).get(key)
+    value = server.kv.get(namespace, key)
     if value is None:
         remark = f"No config item, Namespace: {namespace} Key: {key}"
         return command.answer(ResponseCode.QUERY_NOT_FOUND, remark=remark)
@@ -221,13 +221,13 @@ def _get_kv(server: NameServer, command: Command) -> Command:
 
 
 def _delete_kv(server: NameServer, command: Command) -> Command:
-    server.delete_kv(required(command, "namespace"), required(command, "key"))
+    server.kv.delete(required(command, "namespace"), required(command, "key"))
     return command.answer()
 
 
 def _list_kv(server: NameServer, command: Command) -> Command:
     namespace = required(command, "namespace")
-    table = server.kv.get(namespace)
+    table = server.kv.namespace(namespace)
     if table is None:
         remark = f"No config item, Namespace: {namespace}"
         return command.answer(ResponseCode.QUERY_NOT_FOUND, remark=remark)

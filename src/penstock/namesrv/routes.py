@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
+from penstock.namesrv.kv import KvConfig
 from penstock.store.dataversion import DataVersion
 
 PERM_READ, PERM_WRITE = 4, 2
@@ -87,7 +88,7 @@ class NameServer:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._lives: dict[tuple[str, str], _Life] = {}
-        self.kv: dict[str, dict[str, str]] = {}
+        self.kv = KvConfig()
 
     # -- brokers come and go ------------------------------------------------------------------------------
 
@@ -263,13 +264,3 @@ class NameServer:
         for queue in found:
             queue.perm = queue.perm | PERM_WRITE if writable else queue.perm & ~PERM_WRITE
         return len(found)
-
-    # -- key-value configuration --------------------------------------------------------------------------
-
-    def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Remember a value. ``kv`` holds them all, by namespace and key."""
-        self.kv.setdefault(namespace, {})[key] = value
-
-    def delete_kv(self, namespace: str, key: str) -> None:
-        """Forget a value; one that is not there may go too."""
-        self.kv.get(namespace, {}).pop(key, None)
