@@ -171,6 +171,7 @@ def log_splits(
         step = -(-(file_end - position) // count)
         cuts = range(position, file_end, step)
         starts = [align(cut, step // 4 if cut > position else 0) if align else None for cut in cuts]
+        starts = [start if start is not None and start < file_end else None for start in starts]
         begins = [start if start is not None else cut for cut, start in zip(cuts, starts, strict=True)]
         for low, high, start in zip(begins, [*begins[1:], file_end], starts, strict=True):
             if low < high:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from penstock.config import StoreConfig
 from penstock.files.disk import DiskStorage
 from penstock.spark.batches import record_batches
 from penstock.spark.logreader import LogReader
-from penstock.spark.planning import Split
+from penstock.spark.places import open_places
+from penstock.spark.planning import Split, log_splits
 from spark.read.rows import dumped, planned, rows
 
 CONFIG = StoreConfig().replace(
@@ -67,6 +69,23 @@ def test_an_aligned_split_reads_nothing_before_its_begin(
     assert split is not None
     assert next(LogReader(split).runs()).base == split.begin
     assert all(at >= split.begin for at in read)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize("size", [1, 3, 1000, 300_001, 1 << 30])
+def test_pieces_that_are_cut_elsewhere_still_have_every_byte_once(store: Path, side: int, size: int) -> None:
+    [place] = open_places(str(store))
+    end = place.log_files[0].size + 10
+    pieces = log_splits(
+        place,
+        split_bytes=size,
+        begin=end - 60,
+        end=end,
+        limit=end,
+        align=lambda cut, distance: cut + side * distance,
+    )
+    assert pieces[0].begin == end - 60 and pieces[-1].end == end
+    assert all(one.end == other.begin and one.size > 0 for one, other in pairwise(pieces))
 
 
 def test_archived_segments_are_resynchronised(store: Path) -> None:
