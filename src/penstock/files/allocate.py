@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import PurePath
 
 from penstock.errors import StoreClosed, StoreError
-from penstock.files.mappedfile import MappedFile, offset_of
+from penstock.files.mappedfile import WINDOW, MappedFile, offset_of
 from penstock.files.storage import Storage, StoragePath
 from penstock.files.transient import TransientStorePool
 
@@ -24,7 +24,8 @@ class AllocateMappedFileService:
 
     ``window`` bytes ahead of the write position are made ready (16 to 64 MiB are sensible; a whole file
     would be a file's worth of dirty cache, which the next sync pays for); ``written`` also syncs them, which
-    makes later syncs cheaper. A failure belongs to one file: it is raised to who asks for that file, and
+    makes later syncs cheaper. ``warm`` makes whole files ready, ``warm_window`` bytes at a time, and keeps
+    their pages in memory. A failure belongs to one file: it is raised to who asks for that file, and
     asking again tries again.
     """
 
@@ -35,6 +36,7 @@ class AllocateMappedFileService:
         window: int = 32 << 20,
         written: bool = False,
         warm: bool = False,
+        warm_window: int = WINDOW,
         pool: TransientStorePool | None = None,
         fast_fail_without_buffer: bool = False,
         wait_seconds: float = 5.0,
@@ -44,6 +46,7 @@ class AllocateMappedFileService:
         self.window = window
         self.written = written
         self.warm = warm
+        self.warm_window = warm_window
         self.wait_seconds = wait_seconds
         self._pool = pool
         self._fast_fail = fast_fail_without_buffer
@@ -224,7 +227,7 @@ class AllocateMappedFileService:
         try:
             file.prepared_position = max(file.prepared_position, wrote)
             if self.warm:
-                file.warm_up(written=self.written)
+                file.warm_up(written=self.written, window=self.warm_window)
             else:
                 file.prepare(wrote + self.window, written=self.written)
         except (StoreError, ValueError) as error:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
+import os
 import threading
 from pathlib import PurePath
 from typing import Any
 
+from penstock._native.locking import lock_memory, unlock_memory
 from penstock._native.mapping import Mapping
 from penstock.errors import CorruptFile, FlushFailed, StoreError
 from penstock.files.failure import store_error
 from penstock.files.storage import Storage, StoragePath
 from penstock.files.transient import TransientStorePool
+
+_log = logging.getLogger(__name__)
 
 PAGE = 4096
 WINDOW = 16 << 20
@@ -359,10 +364,37 @@ class MappedFile:
         finally:
             self.release()
 
-    def warm_up(self, *, written: bool) -> None:
-        """Make the whole file ready for writing, a window at a time."""
-        for begin in range(0, self.file_size, WINDOW):
-            self.prepare(begin + WINDOW, written=written)
+    def warm_up(self, *, written: bool, window: int = WINDOW) -> None:
+        """Make the whole file ready for writing, a window at a time, and keep its pages in memory.
+
+        ``written`` also syncs each window. Where the system refuses to keep them they stay as long as it
+        likes.
+        """
+        for begin in range(0, self.file_size, window):
+            self.prepare(begin + window, written=written)
+        self.lock_memory()
+
+    def lock_memory(self) -> bool:
+        """Keep the pages in memory; False when the system refuses (``ulimit -l``), which is only slower."""
+        if not self.hold():
+            return False
+        try:
+            refused = lock_memory(self.mapping)
+        finally:
+            self.release()
+        if refused:
+            _log.warning(
+                "%s: its pages are not kept in memory: %s (see ulimit -l)", self.path, os.strerror(refused)
+            )
+        return not refused
+
+    def unlock_memory(self) -> None:
+        """Let the system take the pages again. Fine for a file that is gone."""
+        if self.hold():
+            try:
+                unlock_memory(self.mapping)
+            finally:
+                self.release()
 
     def truncate(self, position: int) -> None:
         """Everything from ``position`` on is gone: positions stand there and the bytes behind are zeros, on

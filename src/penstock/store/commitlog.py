@@ -19,7 +19,7 @@ from penstock.clock import Clock
 from penstock.config import StoreConfig
 from penstock.errors import StoreError
 from penstock.files.allocate import AllocateMappedFileService
-from penstock.files.mappedfile import MappedFile
+from penstock.files.mappedfile import PAGE, MappedFile
 from penstock.files.mappedfilequeue import MappedFileQueue
 from penstock.files.multipath import MultiPathMappedFileQueue
 from penstock.files.storage import Storage
@@ -32,6 +32,7 @@ from penstock.store.logfolders import LogFolders
 BLANK = 8
 LARGE_FOLIO = 2 << 20
 PIECE = 4 << 20
+UNLOCK_AFTER_SECONDS = 6.0
 LONGEST_HEAD = 68 << 10
 """More than any record has beside its body: topic and properties are at most 32 KiB each."""
 
@@ -68,6 +69,7 @@ class CommitLog:
             window=min(32 << 20, self.file_size),
             written=self.sync_flush,
             warm=config.warm_mapped_file_enable,
+            warm_window=config.flush_least_pages_when_warm_mapped_file * PAGE,
             pool=self.pool,
             fast_fail_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
         )
@@ -104,6 +106,7 @@ class CommitLog:
         self.appender.mode = WRITTEN if self.sync_flush else MAPPED
         self._background = background
         self._rolling = threading.Lock()
+        self._unlocking: list[threading.Timer] = []
         self._view: tuple[tuple[MappedFile, ...], LogView] | None = None
         self.roll_error: StoreError | None = None
         """Why the last attempt to make a file failed; None since one was made."""
@@ -161,6 +164,8 @@ class CommitLog:
             file.prepared_position = max(file.prepared_position, stop)
 
     def shutdown(self) -> None:
+        for timer in self._unlocking:
+            timer.cancel()
         self.appender.use_file(None)
         self.flusher.stop()
         self.flusher.release_files()
@@ -193,7 +198,17 @@ class CommitLog:
                     pass
             self.flusher.use_file(file.mapping)
             self.appender.use_file(file.mapping)
+            if self.config.warm_mapped_file_enable:
+                self._unlock_later()
             return None
+
+    def _unlock_later(self) -> None:
+        """The file before the last one is full: its pages need not stay in memory once it is on disk."""
+        for file in self.files.files[-2:-1]:
+            timer = threading.Timer(UNLOCK_AFTER_SECONDS, file.unlock_memory)
+            timer.daemon = True
+            self._unlocking = [other for other in self._unlocking if other.is_alive()] + [timer]
+            timer.start()
 
     def awaited_file(self, body_bytes: int) -> Future[MappedFile] | None:
         """What a put of such a message would wait for: the next file, if it is needed and still being made.

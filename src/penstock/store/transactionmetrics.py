@@ -1,4 +1,4 @@
-"""The file ``config/transactionMetrics``: how many transactions of each topic are open (store format, 1.3)."""
+"""The file ``config/transactionMetrics``: how many transactions of each topic are open (format, 1.3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.store.topiccounts import TopicCounts
 
 
 class TransactionMetrics(TopicCounts):
-    """Half messages without a verdict, by real topic. What a crash cut off since the last write is missing."""
+    """Half messages without a verdict, by real topic. What a crash cut off is missing."""
 
     def __init__(self, storage: FileAccess, path: str, clock: Clock) -> None:
         super().__init__(storage, path, clock, "transactionCount")
