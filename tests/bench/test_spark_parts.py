@@ -18,7 +18,7 @@ from penstock.bench.spark.bench import ended_by_signal, run, take_rounds
 from penstock.bench.spark.comparison import Comparison, Plan
 from penstock.bench.spark.data import QUEUES, TOPICS, Dataset, write_store
 from penstock.bench.spark.groups import comparisons
-from penstock.bench.spark.processes import Peak, descendants, sample, watching
+from penstock.bench.spark.processes import Peak, cpu_seconds, descendants, sample, watching
 from penstock.bench.spark.scanners import check_side_by_side, scan_side_by_side, scanners
 from penstock.bench.spark.turns import Measured, SparkScale, Spec, Turns
 from penstock.format.record import decode_record
@@ -130,6 +130,17 @@ def test_memory_of_processes_below_is_seen() -> None:
         os.close(writing)
 
 
+def test_processor_time_of_ended_children_counts() -> None:
+    before = cpu_seconds(os.getpid())
+    child = os.fork()
+    if child == 0:
+        while sum(os.times()[:2]) < 0.1:
+            pass
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert cpu_seconds(os.getpid()) - before >= 0.05
+
+
 @pytest.fixture
 def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Turns]:
     """Turns whose sides answer at once, with given seconds; an error is raised instead."""
@@ -141,7 +152,9 @@ def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Turn
             answer = answers[spec.source]
             if isinstance(answer, BaseException):
                 raise answer
-            return Measured(spec.data.rows, [answer], workers=1, log_bytes=200 * spec.data.rows)
+            return Measured(
+                spec.data.rows, [answer], workers=1, log_bytes=200 * spec.data.rows, cpu=[2 * answer]
+            )
 
         monkeypatch.setattr(made, "measure", measure)
         return made
@@ -174,6 +187,7 @@ def test_rows_compare_rates_and_unneeded_sides_do_not_run(
     assert (row.ours, row.peer, row.ratio, row.reached) == (500.0, 100.0, 5.0, True)
     assert row.to_json()["mib_per_s"] == pytest.approx(500 * 200 / (1 << 20))
     assert len(row.to_json()["rounds"]["ours"]) == 3
+    assert row.to_json()["cpu_us_per_row"] == {"ours": 4000.0, "peer": 20000.0}
 
 
 def test_a_comparison_that_fails_leaves_the_others(turns: Callable[..., Turns], tmp_path: Path) -> None:

@@ -94,7 +94,14 @@ class Comparison:
             "mib_per_s": _figure(plan, ours) * ours[0].log_bytes / ours[0].rows / _MIB,
             "rounds": {side: [turn.rate for turn in made] for side, made in both.items()},
             "seconds": seconds,
+            "cpu_us_per_row": {side: _cpu(made) for side, made in both.items()},
         }
+
+
+def _cpu(turns: list[Measured]) -> float | None:
+    """Microseconds of processor time for a row, which others on the machine change less than the rate."""
+    found = [used / turn.rows * 1e6 for turn in turns for used in turn.cpu]
+    return median(found) if found else None
 
 
 def _figure(plan: Plan, turns: list[Measured]) -> float:

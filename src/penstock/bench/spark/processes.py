@@ -1,7 +1,8 @@
-"""Memory of a Spark application on this machine: its Java process and its Python workers."""
+"""Memory and processor time of a Spark application on this machine: its Java process and its workers."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,18 @@ def descendants(pid: int) -> list[int]:
         found += below
         waiting += below
     return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process and those below it have used, ended children of theirs included."""
+    ticks = 0
+    for one in (pid, *descendants(pid)):
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        ticks += sum(int(field) for field in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _is_java(pid: int) -> bool:

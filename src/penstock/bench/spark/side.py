@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.bench.answers import Answer, answer_commands
 from penstock.bench.child import Child, python_environment
-from penstock.bench.spark.processes import watching
+from penstock.bench.spark.processes import cpu_seconds, watching
 
 PATIENCE_SECONDS = 300.0
 
@@ -59,19 +59,22 @@ class Side:
         return {"seconds": time.perf_counter() - begin}
 
     def run(self, command: Answer) -> Answer:
-        """Seconds of each repeat behind the warm-up, rows if the work counts them, memory at most."""
+        """Seconds of each repeat behind the warm-up, and of the processors; rows if the work counts them;
+        memory at most.
+        """
         from penstock.bench.spark.works import WORKS, clear, in_a_folder
 
         work, below = WORKS[command["work"]], Path(command["below"])
-        rows, seconds = None, []
+        rows, seconds, cpu = None, [], []
         with watching(os.getpid()) as peak:
             for number in range(command["warm"] + command["repeats"]):
-                begin = time.perf_counter()
+                used, begin = cpu_seconds(os.getpid()), time.perf_counter()
                 rows = in_a_folder(work, self.spark, below, **command["arguments"])
                 if number >= command["warm"]:
                     seconds.append(time.perf_counter() - begin)
+                    cpu.append(cpu_seconds(os.getpid()) - used)
                 clear(below)
-        return {"seconds": seconds, "rows": rows, "java": peak.java, "workers": peak.workers}
+        return {"seconds": seconds, "cpu": cpu, "rows": rows, "java": peak.java, "workers": peak.workers}
 
     def parquet(self, command: Answer) -> Answer:
         """The messages of a store as Parquet, for the peers; not compressed, which reads fastest."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.bench.session import Scale, Session, median
 from penstock.bench.spark.data import Dataset, write_store
+from penstock.bench.spark.processes import cpu_seconds
 from penstock.bench.spark.scanners import check_side_by_side, scan_side_by_side, scanners
 from penstock.bench.spark.side import start_side
 
@@ -69,6 +70,7 @@ class Measured:
     workers: int = 0
     heap: int = 0
     log_bytes: int = 0
+    cpu: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -138,7 +140,9 @@ class Turns:
             child.ask("start")
             answer = self._run(child, spec, warm=self.scale.warm, repeats=self.scale.repeats)
             heap = int(child.ask("heap")["bytes"])
-        return Measured(spec.data.rows, answer["seconds"], answer["java"], answer["workers"], heap)
+        return Measured(
+            spec.data.rows, answer["seconds"], answer["java"], answer["workers"], heap, cpu=answer["cpu"]
+        )
 
     def _measure_start(self, spec: Spec) -> Measured:
         """From nothing to the first count."""
@@ -164,13 +168,15 @@ class Turns:
         return answer
 
     def _measure_scanners(self, spec: Spec) -> Measured:
-        seconds = []
+        seconds, cpu = [], []
         with scanners(spec.cores) as children:
             for number in range(self.scale.warm + self.scale.repeats):
+                used = sum(cpu_seconds(child.pid) for child in children)
                 begin = time.perf_counter()
                 found = SCANNERS[spec.source](children, spec.data.store)
                 if number >= self.scale.warm:
                     seconds.append(time.perf_counter() - begin)
+                    cpu.append(sum(cpu_seconds(child.pid) for child in children) - used)
                 if found != spec.data.rows:
                     raise RuntimeError(f"the scanners saw {found} of {spec.data.rows} records")
-        return Measured(spec.data.rows, seconds)
+        return Measured(spec.data.rows, seconds, cpu=cpu)
