@@ -27,6 +27,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Handler: TypeAlias = "Callable[[Connection, Command], Command | Awaitable[Command | None] | None]"
 _NOBODY = ("", 0)
 _INT32_HIGH = 2**31 - 1
+FLUSH_BYTES = 256 << 10
+"""Written in one turn of the loop and handed to the transport before it ends: pulls can be large."""
 
 
 class AnswerSink(Protocol):
@@ -84,6 +86,9 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reason = ""
+        self._out: list[Buffer] = []
+        self._out_size = 0
+        self._flush_due = False
         self._max_frame = settings.max_frame_bytes
         self._max_header = settings.max_header_bytes
         self._partial = bytearray()
@@ -102,7 +107,7 @@ class Connection(asyncio.Protocol):
     @property
     def unsent(self) -> int:
         """Bytes that were handed over and the peer has not taken."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._out_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def send(self, command: Command) -> None:
         """Send a one-way request or a ready answer. Silent once closed."""
@@ -131,13 +136,9 @@ class Connection(asyncio.Protocol):
 
     def reply_raw(self, request: Command, frame: Sequence[Buffer]) -> None:
         """Answer with a frame that is encoded already (``_native.wireout``), in one piece or several."""
-        if not request.flag & ONEWAY_FLAG and self._transport is not None and not self.closed:
-            if len(frame) == 1:
-                self._transport.write(frame[0])
-            else:
-                self._transport.writelines(frame)
-            if self.stalled_since:
-                self._check_unsent()
+        if not request.flag & ONEWAY_FLAG:
+            for piece in frame:
+                self._write(piece)
         self._settle()
 
     def forget(self, request: Command) -> None:
@@ -226,10 +227,14 @@ class Connection(asyncio.Protocol):
         # Large bodies are views of ``received``, so what is left is moved out of it.
         if end < len(received) or received is not data:
             self._keep(bytearray(received[end:]))
+        due, self._flush_due = self._flush_due, True
         for command in commands:
             if self.closed:
                 return
             self._handle(command)
+        self._flush_due = due
+        if self._out:
+            self._flush()
         if wrong is not None:
             self.abort(f"bad frame: {wrong}")
 
@@ -331,11 +336,34 @@ class Connection(asyncio.Protocol):
 
     # -- writing and closing ------------------------------------------------------------------------------
 
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self.closed:
-            self._transport.write(data)
-            if self.stalled_since:
-                self._check_unsent()
+    def _write(self, data: Buffer) -> None:
+        """Everything that is written in one turn of the loop leaves in one piece: a call into the kernel
+        costs more than all the rest of an answer.
+        """
+        if self.closed:
+            return
+        self._out.append(data)
+        self._out_size += len(data)
+        if self._out_size >= FLUSH_BYTES:
+            self._flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Hand to the transport what this turn wrote."""
+        self._flush_due = False
+        out = self._out
+        if not out or self._transport is None:
+            return
+        self._out = []
+        self._out_size = 0
+        if len(out) == 1:
+            self._transport.write(out[0])
+        else:
+            self._transport.writelines(out)
+        if self.stalled_since:
+            self._check_unsent()
 
     def _check_unsent(self) -> None:
         if self.unsent > self.settings.max_write_buffer_bytes:
@@ -352,8 +380,11 @@ class Connection(asyncio.Protocol):
         log.debug("connection %s closed: %s", self.peer_text, reason)
         if self._transport is not None:
             if abort:
+                self._out.clear()
+                self._out_size = 0
                 self._transport.abort()
             else:
+                self._flush()
                 self._transport.close()
         for future in list(self._calls.values()):
             if not future.done():
