@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -73,8 +74,8 @@ class Client:
         client: str = "c1",
         producers: tuple[str, ...] = (),
         model: str = "CLUSTERING",
+        **more: Any,
     ) -> Command:
-        import json
 
         subscriptions = [
             {"topic": topic, "subString": tags, "subVersion": version, "expressionType": "TAG"},
@@ -93,6 +94,7 @@ class Client:
             "clientID": client,
             "consumerDataSet": consumers if group else [],
             "producerDataSet": [{"groupName": name} for name in producers],
+            **more,
         }
         return await self.call(34, body=json.dumps(beat).encode())
 
