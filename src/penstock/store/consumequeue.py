@@ -4,44 +4,24 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from penstock._native.queue import Queue
-from penstock._native.stored import Slab
 from penstock._native.units import count_before, first_at, scan_units
 from penstock.files.filecache import FileCache
-from penstock.files.mappedfile import file_name
 from penstock.files.storage import Entry, SparseFile, Storage
+from penstock.store.consumequeueunits import PIECE, UNIT, ConsumeQueueUnits, Unit, unit_struct
 from penstock.store.queuefolder import is_hole, numbered_files, whole_files
 
-UNIT = 20
+__all__ = ["BLANK_UNIT", "FILE", "FULL", "GAP", "OK", "UNIT", "ConsumeQueue"]
+
 BLANK_UNIT = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
 """Fills a place that has no record: before the first unit of a queue, or where records were lost."""
-
-_PIECE = 16_000
-_unit = struct.Struct(">qiq")
 
 OK, FULL, FILE, GAP = range(4)
 """Answers of the native queue: see ``_native.queue``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One entry of a queue."""
-
-    queue_offset: int
-    physical_offset: int
-    size: int
-    tags_code: int
-
-    @property
-    def is_blank(self) -> bool:
-        return self.size == 0x7FFFFFFF and self.physical_offset == 0
-
-
-class ConsumeQueue:
-    """The units of one queue. ``native`` holds its counters; writing goes through it, from one thread at a
+class ConsumeQueue(ConsumeQueueUnits):
+    """A queue that is loaded, written, cut and removed. Writing goes through ``native``, from one thread at a
     time.
 
     Files are sparse and written by position; readers see what ``max_offset`` covers.
@@ -50,53 +30,13 @@ class ConsumeQueue:
     def __init__(
         self, storage: Storage, folder: str, topic: str, queue_id: int, file_size: int, cache: FileCache
     ) -> None:
-        self.storage = storage
-        self.folder = folder
-        self.file_size = file_size
-        self.native = Queue(topic, queue_id, file_size)
-        self._cache = cache
-        self._files: list[int] = []
+        super().__init__(storage, folder, topic, queue_id, file_size, cache)
         self._attached: SparseFile | None = None
         self._unsynced: set[int] = set()
         self._head: Unit | None = None
         """The first unit of the first file, if recovery saw it and nothing has changed it since."""
         self.cut_off: list[Entry] = []
         """Files that loading left out: one before them is missing or empty."""
-        self.slab: Slab | None = None
-        """The file that was read last, mapped."""
-
-    # -- what it is --------------------------------------------------------------------------------
-
-    @property
-    def topic(self) -> str:
-        return self.native.topic
-
-    @property
-    def queue_id(self) -> int:
-        return self.native.queue_id
-
-    @property
-    def min_offset(self) -> int:
-        """Queue offset of the first valid unit."""
-        return self.native.min_logic // UNIT
-
-    @property
-    def max_offset(self) -> int:
-        """One past the last unit that may be read."""
-        return self.native.max_logic // UNIT
-
-    @property
-    def max_physical_offset(self) -> int:
-        """End of the last record that has a unit, -1 if none has."""
-        return self.native.max_physical
-
-    @property
-    def files(self) -> tuple[int, ...]:
-        """First byte offsets of the files."""
-        return tuple(self._files)
-
-    def path_of(self, file_from: int) -> str:
-        return f"{self.folder}/{file_name(file_from)}"
 
     # -- loading and recovery ----------------------------------------------------------------------
 
@@ -139,7 +79,7 @@ class ConsumeQueue:
                 if end >= 0:
                     last = end
                 if position == 0 and count and file_from == self._files[0]:
-                    self._head = Unit(file_from // UNIT, *_unit.unpack_from(data))
+                    self._head = Unit(file_from // UNIT, *unit_struct.unpack_from(data))
                 position += count * UNIT
                 if count * UNIT < len(data):
                     break
@@ -155,7 +95,7 @@ class ConsumeQueue:
             return True  # it shrank: somebody removed the file
         if not data and logic and logic % self.file_size == 0:
             return self.storage.exists(self.path_of(logic))  # another file may have been begun
-        return len(data) == UNIT and _unit.unpack(data)[1] > 0
+        return len(data) == UNIT and unit_struct.unpack(data)[1] > 0
 
     def truncate_dirty(self, physical: int) -> int:
         """Drop units of records at or behind ``physical`` (section 9.6) and erase them; how many.
@@ -168,7 +108,7 @@ class ConsumeQueue:
         kept, last = end, -1
         while kept > self._files[0] if self._files else False:
             file_from = (kept - 1) // self.file_size * self.file_size
-            begin = max(file_from, kept - _PIECE)
+            begin = max(file_from, kept - PIECE)
             if file_from not in self._files:
                 break
             count, stop = count_before(self.read(begin, kept - begin), physical)
@@ -186,7 +126,7 @@ class ConsumeQueue:
         """End of the last record that has a unit before a byte offset, -1 if all of them are blanks."""
         while self._files and logic > self._files[0]:
             file_from = (logic - 1) // self.file_size * self.file_size
-            begin = max(file_from, logic - _PIECE)
+            begin = max(file_from, logic - PIECE)
             _, end, _ = scan_units(self.read(begin, logic - begin))
             if end >= 0:
                 return end
@@ -410,84 +350,6 @@ class ConsumeQueue:
                 self.native.unsynced = True
                 raise
         return len(files)
-
-    # -- reading -----------------------------------------------------------------------------------
-
-    def read(self, logic: int, count: int) -> bytes:
-        """A copy of units by byte offset; within one file, shorter at its end."""
-        file_from = logic - logic % self.file_size
-        if file_from not in self._files:
-            return b""
-        with self._cache.use(self.path_of(file_from), self.file_size) as file:
-            return file.read(logic - file_from, min(count, self.file_size - (logic - file_from)))
-
-    def unit_at(self, logic: int) -> Unit | None:
-        data = self.read(logic, UNIT)
-        return Unit(logic // UNIT, *_unit.unpack(data)) if len(data) == UNIT else None
-
-    def unit(self, queue_offset: int) -> Unit | None:
-        """The unit of a queue offset, or None outside of the queue."""
-        if not self.min_offset <= queue_offset < self.max_offset:
-            return None
-        return self.unit_at(queue_offset * UNIT)
-
-    def slab_from(self, queue_offset: int) -> tuple[Slab, int, int] | None:
-        """Units from ``queue_offset`` to the end of its file or of the queue: bytes [begin, end) of a slab.
-
-        None when no file holds them.
-        """
-        logic = queue_offset * UNIT
-        file_from = logic - logic % self.file_size
-        slab = self.slab
-        if slab is None or slab.file_from != file_from:
-            slab = self._map(file_from)
-            if slab is None:
-                return None
-        end = min(self.native.max_logic - file_from, self.file_size)
-        return (slab, logic - file_from, end) if end > logic - file_from else None
-
-    def _map(self, file_from: int) -> Slab | None:
-        if file_from not in self._files:
-            return None
-        try:
-            with self._cache.use(self.path_of(file_from), self.file_size) as file:
-                mapping = file.map()
-        except FileNotFoundError:
-            return None
-        # The slab keeps the mapping; readers keep the slab as long as they look at it.
-        self.slab = slab = Slab(mapping, file_from)
-        mapping.close()
-        return slab
-
-    def _unmap(self) -> None:
-        self.slab = None
-
-    def iterate(self, queue_offset: int) -> Iterator[Unit]:
-        """Units from ``queue_offset`` on, over all files, to the end as it is now."""
-        logic, end = max(queue_offset * UNIT, self.native.min_logic), self.native.max_logic
-        while logic < end:
-            data = self.read(logic, min(_PIECE, end - logic))
-            if not data:
-                return
-            for position in range(0, len(data) - len(data) % UNIT, UNIT):
-                yield Unit((logic + position) // UNIT, *_unit.unpack_from(data, position))
-            logic += len(data)
-
-    def roll_next_file(self, queue_offset: int) -> int:
-        """The first queue offset of the following file."""
-        per_file = self.file_size // UNIT
-        return queue_offset + per_file - queue_offset % per_file
-
-    def offset_by_time(
-        self, timestamp: int, boundary: str, store_time: Callable[[int, int], int], min_physical: int
-    ) -> int:
-        """The queue offset for a store time (section 9.8); ``store_time(offset, size)`` reads the log, -1
-        if it can't.
-        """
-        from penstock.store.timesearch import search_units
-
-        offset = search_units(self, timestamp, boundary, store_time, min_physical)
-        return max(self.min_offset, min(offset, self.max_offset))
 
     # -- removing ----------------------------------------------------------------------------------
 
