@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from golden_store import CASES, KILLED_CASES, unpack
 from penstock import Message, StoreConfig
 from penstock.errors import NotAStore, UsageError
 from penstock.spark import jobs
-from penstock.spark.jobs.verify import VerifyResult
+from penstock.spark.jobs.verify import VerifyResult, even_split, index_groups, log_cuts
 from penstock.store.fault import Fault
 from penstock.store.opening import open_writable
+from penstock.store.sizes import QueueFile
 from penstock.store.verify import VerifyReport, verify_store
 
 from .inprocess import without_spark
@@ -166,3 +170,34 @@ def test_what_is_no_store_is_said_so(tmp_path: Path) -> None:
         jobs.verify(nothing, str(store.files("commitlog")[0]))
     with pytest.raises(UsageError, match="at least 1"):
         jobs.verify(nothing, str(store.path), split_bytes=0)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=20),
+    begin=st.integers(0, 10**6),
+    split=st.integers(8, 9000),
+)
+def test_parts_of_the_log_are_no_larger_than_asked_for_and_none_is_left_out(
+    sizes: list[int], begin: int, split: int
+) -> None:
+    files = []
+    end = begin
+    for size in sizes:
+        files.append(QueueFile(f"{end:020d}", end, size, True))
+        end += size
+    cuts = log_cuts(files, split)
+    assert cuts[0] == begin
+    assert all(here < there for here, there in pairwise([*cuts, end]))
+    assert all(there - here <= split + split // 8 for here, there in pairwise([*cuts, end]))
+
+
+def test_small_files_share_a_part_and_parts_begin_with_files() -> None:
+    files = [QueueFile(str(n), n * 64, 64, True) for n in range(9)]
+    assert log_cuts(files, even_split(9 * 64, 2, smallest=1)) == [0, 5 * 64]
+    assert index_groups({"a": 40, "b": 40, "c": 40, "d": 200}, 100) == [("a", "b"), ("c",), ("d",)]
+
+
+def test_tasks_at_a_time_have_equal_parts_that_are_not_too_large() -> None:
+    assert even_split(1000, 4, most=1 << 30, smallest=1) == 250
+    assert even_split(1000, 4, most=100, smallest=1) == 84  # 12 tasks
+    assert even_split(1000, 4, most=100, smallest=500) == 500

@@ -135,10 +135,12 @@ def verify(
     return VerifyResult(report, list(verifier.accounts()), len(parts), again)
 
 
-def even_split(whole: int, tasks: int, most: int = SPLIT_BYTES) -> int:
-    """Bytes of a part so that ``tasks`` at a time end together, none of them larger than ``most``."""
+def even_split(whole: int, tasks: int, most: int = SPLIT_BYTES, smallest: int = SMALLEST_SPLIT) -> int:
+    """Bytes of a part so that ``tasks`` at a time end together, none larger than ``most`` unless all are
+    smaller than ``smallest`` then.
+    """
     rounds = max(1, -(-whole // (most * tasks)))
-    return max(SMALLEST_SPLIT, -(-whole // (rounds * tasks)))
+    return max(smallest, -(-whole // (rounds * tasks)))
 
 
 def log_cuts(files: Sequence[QueueFile], split_bytes: int) -> list[int]:
