@@ -6,7 +6,8 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+
+from penstock._native.flush import Flusher
 
 Done = Callable[[OSError | None], object]
 """Called when the message is on disk, or with the error that makes it unsure."""
@@ -21,11 +22,21 @@ class Acknowledgements:
     ``on_flushed`` is called once after each sync that completed something, before the answers go out.
     """
 
-    def __init__(self, flusher: Any, timeout_seconds: float, on_flushed: Callable[[], object]) -> None:
-        """``flusher`` is the store's; the answer to a message is ``FLUSH_DISK_TIMEOUT`` after the timeout."""
+    def __init__(
+        self,
+        flusher: Flusher,
+        timeout_seconds: float,
+        *,
+        on_flushed: Callable[[], object],
+        on_failure: Callable[[OSError], object],
+    ) -> None:
+        """``flusher`` is the store's. After the timeout ``done`` gets a TimeoutError; when a sync failed
+        ``on_failure`` is told, then everybody who waits.
+        """
         self._flusher = flusher
         self._timeout = timeout_seconds
         self._on_flushed = on_flushed
+        self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, float, Done]] = deque()
         self._unasked = 0
@@ -73,6 +84,7 @@ class Acknowledgements:
                 waiting.popleft()[2](None)
         if waiting and self._flusher.error:
             error = OSError(self._flusher.error, "fdatasync of the commit log failed")
+            self._on_failure(error)
             while waiting:
                 waiting.popleft()[2](error)
 

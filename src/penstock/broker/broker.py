@@ -176,7 +176,9 @@ class Broker:
         self.dispatching = Dispatching(store, on_arrival=lambda keys: self.holding.arrived(keys))
         self.holding = Holding(store, loop.time, self.pulling.run_again, self.dispatching.wait_for_messages)
         timeout = store.config.sync_flush_timeout_ms / 1000
-        self.acks = Acknowledgements(store.flusher, timeout, self.dispatching.advance)
+        self.acks = Acknowledgements(
+            store.flusher, timeout, on_flushed=self.dispatching.advance, on_failure=store.sync_failed
+        )
         self.sending = Sending(self)
         self.transactions = Transactions(self)
         self.closed_for_sends = bool(
@@ -215,7 +217,10 @@ class Broker:
         self._state_files.append(file)
 
     async def stop(self) -> None:
-        """Answer what is owed, flush everything, leave the directory clean. May be called twice."""
+        """Answer what is owed, flush everything, leave the directory clean. May be called twice.
+
+        Raises FlushFailed when a sync failed meanwhile: what was not acknowledged may be lost.
+        """
         if self._server is None:
             return
         self.draining = True
@@ -237,6 +242,8 @@ class Broker:
         finally:
             if self._writer is not None:
                 self._writer.shutdown()
+        if self.store.failure is not None:
+            raise self.store.failure
 
     def _close_store(self) -> None:
         try:

@@ -41,6 +41,10 @@ _RECONSUME_SINCE = 121
 """Clients of this version (3.4.9) and later mean what they say in maxReconsumeTimes."""
 
 
+FILE_SECONDS = 5.0
+"""So long a message waits for the next log file."""
+
+
 class Sending:
     """Takes messages from producers."""
 
@@ -483,7 +487,9 @@ class Sending:
             awaited = self._store.awaited_file(len(request.body))
             if awaited is not None:
                 # Only until it is there: whether it could be made, the put itself finds out.
-                await asyncio.wait([asyncio.wrap_future(awaited)], timeout=5.0)
+                made = asyncio.wrap_future(awaited)
+                made.add_done_callback(lambda future: future.cancelled() or future.exception())
+                await asyncio.wait([made], timeout=FILE_SECONDS)
             self._parked.popleft()
             answer = self._put_either(connection, request, header, topic)
             if answer is not None:

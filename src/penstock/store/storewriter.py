@@ -123,6 +123,10 @@ class StoreWriter:
         """Who syncs the log: for an event loop that waits for many appends at once."""
         return self._log.flusher
 
+    def sync_failed(self, error: OSError) -> None:
+        """Somebody who waited for the flusher himself saw a sync fail: nothing is accepted any more."""
+        self._on_flush_failure(error)
+
     def awaited_file(self, body_bytes: int) -> Future[MappedFile] | None:
         """What a put of such a message would wait for; None when there is room. See the log's."""
         return self._log.awaited_file(body_bytes)
