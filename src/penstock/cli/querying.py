@@ -35,9 +35,11 @@ def sql(
     from penstock.cli.output import print_table, write_json
     from penstock.cli.sparkframe import settings_of
     from penstock.spark.jobs.job import told_errors
+    from penstock.spark.places import open_places
     from penstock.spark.sql import sql as ask
 
     options = settings_of("--option", option or [])
+    open_places(path)  # before Spark starts, which takes long
     with spark_session(master, conf, name="sql") as spark, told_errors():
         frame = ask(spark, path, query, options=options)
         found = frame.toLocalIterator(prefetchPartitions=True)

@@ -36,7 +36,7 @@ def compact(
     from penstock.cli.output import safe, size_text, write_json
     from penstock.spark.jobs.compact import compact as run
 
-    with job_session("compact", master, conf, shown=not as_json) as (spark, progress):
+    with job_session("compact", master, conf, shown=not as_json, path=path) as (spark, progress):
         result = run(
             spark,
             path,

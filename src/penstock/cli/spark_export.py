@@ -37,8 +37,10 @@ def export(
 ) -> None:
     """Messages as Parquet by topic and day: what came since the last run, or a range anew."""
     from penstock.cli.output import size_text, write_json
+    from penstock.spark.jobs.export import check_export
     from penstock.spark.jobs.export import export as run
 
+    check_export(path, format, compression)  # before Spark starts, which takes long
     opened: Any = (
         nullcontext() if dry_run else spark_session(master, conf, name="export")
     )  # counting needs none

@@ -26,7 +26,7 @@ def rebuild(
     from penstock.cli.output import safe, write_json
     from penstock.spark.jobs.rebuild import rebuild as run
 
-    with job_session("rebuild", master, conf, shown=not as_json) as (spark, progress):
+    with job_session("rebuild", master, conf, shown=not as_json, path=path) as (spark, progress):
         result = run(
             spark,
             path,

@@ -35,7 +35,7 @@ def replay(
     from penstock.cli.output import write_json
     from penstock.spark.jobs.replay import replay as run
 
-    with job_session("replay", master, conf, shown=not as_json) as (spark, progress):
+    with job_session("replay", master, conf, shown=not as_json, path=path) as (spark, progress):
         result = run(
             spark,
             path,

@@ -35,7 +35,7 @@ def stats(
     from penstock.spark.jobs.stats import stats as run
 
     disk_bytes = None if disk_gib is None else round(disk_gib * (1 << 30))
-    with job_session("stats", master, conf, shown=not as_json) as (spark, progress):
+    with job_session("stats", master, conf, shown=not as_json, path=path) as (spark, progress):
         result = run(
             spark,
             path,
@@ -63,7 +63,9 @@ def _print(result: StatsResult) -> None:
     messages = result.records - result.fillers
     facts = {"messages": f"{messages} of {len(result.topics)} topics, {size_text(result.bytes)}"}
     if plan is not None:
-        facts["a day"] = f"{size_text(round(plan.bytes_per_day))} (last {plan.window_hours} hours of traffic)"
+        facts["a day"] = (
+            f"{size_text(round(plan.bytes_per_day))} (from the last {plan.window_hours} h of traffic)"
+        )
         facts["disk"] = (
             "unknown"
             if plan.days_until_full is None

@@ -34,7 +34,7 @@ def trace(
     # Spark takes seconds to start, and the index answers at once.
     result = None if via == "scan" else trace_by_index(path, key, sure=via == "auto")
     if result is None:
-        with job_session("trace", master, conf, shown=not as_json) as (spark, progress):
+        with job_session("trace", master, conf, shown=not as_json, path=path) as (spark, progress):
             result = run(spark, path, key, via="scan", split_bytes=split_mib << 20, progress=progress)
     if as_json:
         write_json(result.as_dict())

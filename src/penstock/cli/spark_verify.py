@@ -23,7 +23,7 @@ def verify(
     from penstock.cli.output import safe, size_text, write_json
     from penstock.spark.jobs.verify import verify as run
 
-    with job_session("verify", master, conf, shown=not as_json) as (spark, progress):
+    with job_session("verify", master, conf, shown=not as_json, path=path) as (spark, progress):
         split_bytes = None if split_mib is None else split_mib << 20
         result = run(spark, path, split_bytes=split_bytes, limit=limit, progress=progress)
     report = result.report

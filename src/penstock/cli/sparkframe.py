@@ -49,9 +49,16 @@ def spark_session(master: str | None, conf: list[str] | None = None, *, name: st
 
 @contextmanager
 def job_session(
-    name: str, master: str | None, conf: list[str] | None, *, shown: bool
+    name: str, master: str | None, conf: list[str] | None, *, shown: bool, path: str | None = None
 ) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
-    """A session for one job, and what to tell its progress to; ``shown``: as a bar on a terminal."""
+    """A session for one job, and what to tell its progress to; ``shown``: as a bar on a terminal.
+
+    Starting Spark takes long: that there is something to read at ``path`` is looked at before.
+    """
+    if path is not None:
+        from penstock.spark.places import open_places
+
+        open_places(path)
     with spark_session(master, conf, name=name) as spark, task_bar(name, shown=shown) as progress:
         yield spark, progress
 

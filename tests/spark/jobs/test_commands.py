@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock import Message
-from penstock.cli import spark_compact, spark_stats, spark_trace
+from penstock.cli import sparkframe
 from penstock.cli.sparking import app
+from penstock.errors import NotAStore
 from penstock.store.verify import verify_store
 
 from .stores import written
@@ -30,8 +31,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     def running(*_: Any, **__: Any) -> Iterator[SparkSession]:
         yield spark
 
-    for module in (spark_compact, spark_stats, spark_trace):
-        monkeypatch.setattr(module, "spark_session", running)
+    monkeypatch.setattr(sparkframe, "spark_session", running)
 
     def run(*arguments: str, code: int = 0) -> str:
         result = CliRunner().invoke(app, list(arguments))
@@ -79,3 +79,20 @@ def test_trace_tells_each_step(run: Any, store: Path) -> None:
 
 def test_trace_of_an_unknown_key_fails(run: Any, store: Path) -> None:
     assert "0 steps of 0 messages" in run("trace", str(store), "nobody", code=1)
+
+
+@pytest.mark.parametrize("command", ["verify", "stats", "rebuild", "export", "compact", "replay"])
+def test_a_wrong_path_is_told_before_spark_starts(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: Any, **__: Any) -> Any:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr(sparkframe, "spark_session", start)
+    arguments = [
+        command,
+        str(tmp_path / "nowhere"),
+        *([str(tmp_path / "out")] if command == "export" else []),
+    ]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, NotAStore)

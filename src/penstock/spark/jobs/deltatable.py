@@ -69,16 +69,20 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in [*found, 0, 0, 0][:3])
 
 
-def append(spark: SparkSession, target: Location, ranges: list[QueueRange], staged: list[str]) -> None:
-    """Make the rows of staged files the table's rows of these ranges.
-
-    What the table has of the ranges is deleted first, so a run that was stopped in between may be repeated.
-    """
+def check_session(spark: SparkSession) -> None:
+    """Raises SparkUnavailable unless the session was started with Delta in it."""
     if _EXTENSION not in str(spark.conf.get("spark.sql.extensions", "")):
         raise SparkUnavailable(
             "this Spark session has no Delta",
             hint=f"--conf spark.sql.extensions={_EXTENSION} and Delta's jars (--conf spark.jars.packages=…)",
         )
+
+
+def append(spark: SparkSession, target: Location, ranges: list[QueueRange], staged: list[str]) -> None:
+    """Make the rows of staged files the table's rows of these ranges.
+
+    What the table has of the ranges is deleted first, so a run that was stopped in between may be repeated.
+    """
     from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ignore]
 
     table = str(target)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import DataLost, StoreError, UsageError
 from penstock.spark.bounds import QueueRange, StoreBounds
-from penstock.spark.jobs.deltatable import append, check_delta
+from penstock.spark.jobs.deltatable import append, check_delta, check_session
 from penstock.spark.jobs.exportfiles import ROWS_SCHEMA, ExportPart, export_part, run_name, total_rows
 from penstock.spark.jobs.exportstate import STATE, ExportedFile, ExportState, Manifest
 from penstock.spark.jobs.job import Progress, run_splits
@@ -82,6 +82,8 @@ def export(
     Raises StoreError when the rows are not what the queues say there are; the target is as before then.
     """
     _check(format, compression)
+    if format == "delta" and not dry_run:
+        check_session(spark)
     names = _columns(columns)
     read = _options(path, topics, since, until, split_bytes, fail_on_data_loss, options)
     where = parse_location(target)
@@ -161,6 +163,12 @@ def export(
         lost,
         resumed,
     )
+
+
+def check_export(path: str, format: str, compression: str) -> None:
+    """What can be said without Spark: raises as ``export`` would."""
+    _check(format, compression)
+    open_places(path)
 
 
 def _check(format: str, compression: str) -> None:
