@@ -30,7 +30,7 @@ _AT_ONCE = 10_000
 
 
 class StagedUnit(NamedTuple):
-    """What one record asks for in one queue. ``count``: messages of a batch, 0 in a queue with extension."""
+    """What one record asks for in one queue. ``messages``: of a batch, 0 in a queue with extension."""
 
     topic: str
     queue_id: int
@@ -39,7 +39,7 @@ class StagedUnit(NamedTuple):
     code: int
     store_timestamp: int
     queue_offset: int
-    count: int
+    messages: int
 
 
 @dataclass(frozen=True)
