@@ -381,3 +381,36 @@ def test_server_survives_any_bytes(chunks: list[bytes]) -> None:
         assert made.server.partial_bytes == 0
 
     run(scenario)
+
+
+def test_requests_that_pile_up_stop_the_reading_until_they_are_answered() -> None:
+    async def scenario(made: Place) -> None:
+        reader, writer = await made.raw()
+        total = 40_000
+        frame = encode(Command.request(2, {"padding": "x" * 200}))
+        writing = asyncio.ensure_future(write_all(writer, frame, total))
+        while not made.kept or not made.server.connections:
+            await asyncio.sleep(0.001)
+        (connection,) = made.server.connections
+        seen = -1
+        while seen != len(made.kept):  # until nothing more is read
+            seen = len(made.kept)
+            await asyncio.sleep(0.05)
+        # One read may bring more than the limit; it does not bring everything.
+        assert 100 < connection.owed < total // 2
+        answered = 0
+        while answered < total:
+            for kept, command in made.kept[answered:]:
+                kept.reply(command, command.answer())
+                answered += 1
+            await asyncio.wait_for(reader.read(1 << 20), 30)
+        await writing
+        assert connection.owed == 0
+        writer.close()
+
+    async def write_all(writer: asyncio.StreamWriter, frame: bytes, total: int) -> None:
+        for _ in range(total // 100):
+            writer.write(frame * 100)
+            await writer.drain()
+
+    run(scenario, max_owed_requests=100, max_write_buffer_bytes=64 << 20)

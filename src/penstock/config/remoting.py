@@ -15,6 +15,8 @@ class RemotingSettings:
     # Frames begun and not yet whole, over all connections of a server: many slow senders share this.
     max_partial_bytes: int = 256 << 20
     max_connections: int = 20_000
+    # Requests of one connection that wait for their answers, held pulls among them: beyond, reading pauses.
+    max_owed_requests: int = 16_384
 
     # Silent both ways for this long: closed, as RocketMQ does.
     idle_close_seconds: float = 120.0

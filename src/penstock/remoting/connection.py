@@ -93,6 +93,8 @@ class Connection(asyncio.Protocol):
         self._max_header = settings.max_header_bytes
         self._partial = bytearray()
         self._stopped = False
+        self._crowded = False
+        self._max_owed = settings.max_owed_requests
         self._opaque = 0
         self._calls: dict[int, AnswerSink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -237,6 +239,9 @@ class Connection(asyncio.Protocol):
             self._flush()
         if wrong is not None:
             self.abort(f"bad frame: {wrong}")
+        elif self.owed > self._max_owed and not self._crowded and self._transport is not None:
+            self._crowded = True
+            self._transport.pause_reading()
 
     def _extend(self, data: bytes) -> bool:
         """Add to the unfinished frame; true when it is worth looking at again."""
@@ -267,7 +272,12 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.stalled_since = 0.0
-        if self._transport is not None and not self.closed and not self._stopped:
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again, unless something else still speaks against it."""
+        held_back = self._stopped or self._crowded or self.stalled_since
+        if self._transport is not None and not self.closed and not held_back:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -322,6 +332,9 @@ class Connection(asyncio.Protocol):
     def _settle(self) -> None:
         if self.owed:
             self.owed -= 1
+        if self._crowded and self.owed <= self._max_owed // 2:
+            self._crowded = False
+            self._read_on()
 
     def _next_opaque(self) -> int:
         self._opaque = self._opaque + 1 if self._opaque < _INT32_HIGH else 0
@@ -358,6 +371,7 @@ class Connection(asyncio.Protocol):
             return
         self._out = []
         self._out_size = 0
+        self.last_active = self._loop.time()
         if len(out) == 1:
             self._transport.write(out[0])
         else:
