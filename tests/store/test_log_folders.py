@@ -261,6 +261,23 @@ def test_commands_find_the_log_in_its_folders(tmp_path: Path) -> None:
     dumped = run.invoke(app, ["store", "dump", str(root), "--json"], env=settings)
     assert len(dumped.stdout.splitlines()) == 20
     assert run.invoke(app, ["store", "dump", str(root), "--json"]).stdout == ""
+    lost = run.invoke(app, ["store", "verify", str(root), "--json"])
+    assert lost.exit_code == 1
+    assert "store_path_commit_log" in json.loads(lost.stdout)["faults"][0]["hint"]
+
+
+def test_file_that_somebody_removed_under_a_running_store_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_writable(tmp_path / "store", config=spread(tmp_path), background=False) as store:
+        fill(store, 20)
+        middle = store._log.files.files[1]
+        store._log.files._forget(middle)
+        for _ in range(3):
+            store._upkeep.parts.clean.run()
+    told = [record for record in caplog.records if "gap" in record.message]
+    assert len(told) == 1
+    assert f"{SEGMENT * 2:020d}" in told[0].message
 
 
 def test_settings_of_a_broker_conf_are_understood(tmp_path: Path) -> None:

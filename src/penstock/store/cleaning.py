@@ -67,6 +67,7 @@ class CleanService:
         self._clock = clock
         self._manual = 0
         self._cleaned_to = 0
+        self._gaps: set[str] = set()
         self.disk = DiskState(-1.0, False, False, False)
         self.on_disk: Callable[[bool, float], object] = lambda full, used: None
         """Told at every look whether the disk is too full to write, and how full it is."""
@@ -100,6 +101,7 @@ class CleanService:
         disk = self.look_at_disk()
         hour = time.localtime(self._clock.now_ms() / 1000).tm_hour
         count = 0
+        self._look_for_gaps()
         if hour in self._config.delete_hours or disk.clean or disk.clean_at_once or self._manual:
             self._manual = max(0, self._manual - 1)
             count = self._log.files.delete_expired_file_by_time(
@@ -111,6 +113,13 @@ class CleanService:
         self._log.files.retry_delete_first_file()
         self.clean_queues()
         return count
+
+    def _look_for_gaps(self) -> None:
+        """Say it, once, when a file of the log is missing between two others: somebody removed it."""
+        gaps = {str(fault) for fault in self._log.files.check_self()}
+        for gap in sorted(gaps - self._gaps):
+            log.error("the log has a gap: %s", gap)
+        self._gaps = gaps
 
     def clean_queues(self) -> int:
         """Remove queue and index files that point only at deleted log files; queue files removed."""

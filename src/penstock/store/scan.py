@@ -449,16 +449,16 @@ class LogScanner:
 
     def _check_end(self) -> None:
         """A store that was closed by us said where its log ends."""
-        if not self.directory.is_live and self.files and self._clean_end > self.end:
-            file = next((f for f in reversed(self.files) if f.begin <= self.end), self.files[0])
-            self._fault(
-                "log-ends-early",
-                file,
-                self.end,
-                f"the log ends here, but it was closed at {self._clean_end}",
-                "restore the files that are missing from a backup",
-                length=self._clean_end - self.end,
-            )
+        if self.directory.is_live or self._clean_end <= self.end:
+            return
+        files = [file for file in self.files if file.begin <= self.end] or self.files[:1]
+        path, begin = (files[-1].path, files[-1].begin) if files else (self.directory.log_folder, self.end)
+        hint = "restore what is missing; if it lies elsewhere, name its folder in store_path_commit_log"
+        found = f"the log ends here, but it was closed at {self._clean_end}"
+        length = self._clean_end - self.end
+        self._on_fault(
+            Fault("log-ends-early", path, found, self.end - begin, self.end, length=length, hint=hint)
+        )
 
     def _has_bytes(self, file: QueueFile, position: int) -> bool:
         try:
