@@ -78,14 +78,14 @@ Scenario = Callable[[Operator], Awaitable[None]]
 def operate(tmp_path: Path) -> Callable[..., None]:
     """Run a scenario against a broker of its own."""
 
-    def run(scenario: Scenario, **changes: Any) -> None:
+    def run(scenario: Scenario, seconds: float = 60, **changes: Any) -> None:
         async def main() -> None:
             given: dict[str, Any] = {"listen_port": 0, "namesrv_port": 0, "store": SMALL}
             config = BrokerConfig(store_path=str(tmp_path / "store"), **{**given, **changes})
             async with Broker(config) as broker:
                 operator = Operator(broker)
                 try:
-                    await asyncio.wait_for(scenario(operator), 60)
+                    await asyncio.wait_for(scenario(operator), seconds)
                 finally:
                     await operator.client.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from penstock.broker.stats import BrokerStats
@@ -34,9 +35,11 @@ class _Window:
 class Rates:
     """Samples the counters of a broker every ten seconds, on the loop."""
 
-    def __init__(self, stats: BrokerStats) -> None:
+    def __init__(self, stats: BrokerStats, now: Callable[[], float] | None = None) -> None:
+        """``now`` is the loop's clock, or a test's: then ``sample`` is called by hand."""
         self._stats = stats
-        self._loop = asyncio.get_running_loop()
+        self._now = now or asyncio.get_running_loop().time
+        self._by_hand = now is not None
         self._windows = (_Window(*MINUTE), _Window(*HOUR), _Window(*DAY))
         self._ticks = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -45,12 +48,13 @@ class Rates:
     def sample(self) -> None:
         """Take the totals of this moment, and come back."""
         totals = self.totals()
-        now = self._loop.time()
+        now = self._now()
         for window in self._windows:
             if self._ticks % window.every == 0:
                 window.samples.append((now, totals))
         self._ticks += 1
-        self._timer = self._loop.call_later(SAMPLE_SECONDS, self.sample)
+        if not self._by_hand:
+            self._timer = asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self.sample)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -82,7 +86,7 @@ class Rates:
         return {label: self._figure(w, key, total) for label, w in zip(labels, self._windows, strict=True)}
 
     def _figure(self, window: _Window, key: Key, total: int) -> dict[str, Any]:
-        added, seconds = window.over(key, self._loop.time(), total)
+        added, seconds = window.over(key, self._now(), total)
         return {"avgpt": 0.0, "sum": added, "tps": added / seconds if seconds > 0 else 0.0}
 
     def put_tps(self, topic: str) -> float:
@@ -97,12 +101,12 @@ class Rates:
 
     def broker_tps(self, name: str) -> tuple[float, float, float]:
         """All messages a second, ``BROKER_PUT_NUMS`` or ``BROKER_GET_NUMS``: a minute, an hour, a day."""
-        key, now = (name, ""), self._loop.time()
+        key, now = (name, ""), self._now()
         total = self.totals()[key]
         found = [window.over(key, now, total) for window in self._windows]
         minute, hour, day = (added / seconds if seconds > 0 else 0.0 for added, seconds in found)
         return minute, hour, day
 
     def _tps(self, key: Key, total: int) -> float:
-        added, seconds = self._windows[0].over(key, self._loop.time(), total)
+        added, seconds = self._windows[0].over(key, self._now(), total)
         return added / seconds if seconds > 0 else 0.0
