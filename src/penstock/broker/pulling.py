@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from penstock._native.wireout import pull_answer
 from penstock.broker.consumers import BROADCASTING
 from penstock.broker.groups import GroupConfig
 from penstock.broker.header import long_number, number, optional_long, word
@@ -95,14 +96,28 @@ class Pulling:
                 and self._hold(connection, request, (topic_name, queue_id), offset, wanted)
             ):
                 return None
-        answer = request.answer(code, self._fields(result, topic, group), remark=status)
+        size = 0
         if code == ResponseCode.SUCCESS:
-            broker.stats.count_get(topic_name, group_name, result.message_count, result.buffer_size)
-            if result.buffer_size > JOIN_BYTES:
-                connection.reply_parts(request, answer, [memoryview(record) for record in result.raw])
-                return None
-            answer.body = b"".join(result.raw)
-        return answer
+            size = result.buffer_size
+            broker.stats.count_get(topic_name, group_name, result.message_count, size)
+        head = pull_answer(
+            request.opaque,
+            request.binary,
+            code,
+            status,
+            result.next_begin_offset,
+            result.min_offset,
+            result.max_offset,
+            0,
+            topic.sys_flag,
+            group.group_sys_flag,
+            size,
+        )
+        if size > JOIN_BYTES:
+            connection.reply_raw(request, [head, *(memoryview(record) for record in result.raw)])
+        else:
+            connection.reply_raw(request, (b"".join((head, *result.raw)) if size else head,))
+        return None
 
     # -- checks -------------------------------------------------------------------------------------------
 
@@ -195,16 +210,6 @@ class Pulling:
         if codes is None or len(codes) > MAX_TAGS:
             return self._store.get(topic, queue_id, offset, count)
         return self._store.get_tagged(topic, queue_id, offset, count, codes)
-
-    def _fields(self, result: GetResult, topic: TopicConfig, group: GroupConfig) -> dict[str, str]:
-        return {
-            "suggestWhichBrokerId": "0",
-            "nextBeginOffset": str(result.next_begin_offset),
-            "minOffset": str(result.min_offset),
-            "maxOffset": str(result.max_offset),
-            "topicSysFlag": str(topic.sys_flag),
-            "groupSysFlag": str(group.group_sys_flag),
-        }
 
     def _moved(
         self, request: Command, topic: TopicConfig, group: GroupConfig, queue_id: int, offset: int

@@ -41,6 +41,9 @@ _RECONSUME_SINCE = 121
 """Clients of this version (3.4.9) and later mean what they say in maxReconsumeTimes."""
 
 
+LOOK_AHEAD = 8 << 20
+ROOM_EACH = 34 << 10
+"""More than a record can take beside its body."""
 FILE_SECONDS = 5.0
 """So long a message waits for the next log file."""
 
@@ -60,7 +63,8 @@ class Sending:
         self.marks = {"MSG_REGION": self._region, "TRACE_ON": self._trace_on}
         self._sync = broker.store.config.flush_disk_type == "sync"
         self._awaited_file = broker.store.awaited_file
-        self._append = broker.store.append
+        self._append = broker.store.append_plain
+        self._room = 0
         self._unsaved: dict[str, asyncio.Future[None]] = {}
         self._parked: deque[tuple[Connection, Command, SendHeader, TopicConfig]] = deque()
         # Topics that nothing is special about, and how many queues each has: most messages go the short way.
@@ -92,7 +96,7 @@ class Sending:
         if -1 < header.queue_id < queues and not header.batch and request.body and not self._parked:
             finished = finish_properties(header.properties, self.rules.suffix)
             # What asks for more than being stored goes the long way, and so does what needs another log file.
-            if finished is not None and not finished[2] and self._awaited_file(len(request.body)) is None:
+            if finished is not None and not finished[2] and self._has_room(len(request.body)):
                 try:
                     return self._put_plain(connection, request, header, finished)
                 except PenstockError as error:
@@ -116,6 +120,19 @@ class Sending:
         if topic.filter_type != MULTI_TAG and not name.startswith(RETRY_TOPIC_PREFIX):
             self._plain[name] = 0 if self._broker.closed_for_sends else topic.queue_nums
         return self._accept(connection, request, header, topic)
+
+    def _has_room(self, size: int) -> bool:
+        """Whether a message can be appended without waiting for another log file.
+
+        Looked up once in a while: between two looks so much is used up that the file surely still has.
+        """
+        self._room -= size + ROOM_EACH
+        if self._room > 0:
+            return True
+        if self._awaited_file(LOOK_AHEAD) is None:
+            self._room = LOOK_AHEAD // 2  # the rest is for those who write beside the loop
+            return True
+        return self._awaited_file(size) is None
 
     def check(self, connection: Connection, header: SendHeader) -> None:
         """The checks of section 4.1 that do not need the topic. Raises RequestRefused."""
@@ -237,7 +254,7 @@ class Sending:
             waits,
             raw,
         )
-        result = self._append(message, hooks=False)
+        result = self._append(message)
         if not result.ok:
             return self._refused(request, result)
         broker.dispatching.appended((topic, queue_id))

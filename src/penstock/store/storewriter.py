@@ -99,6 +99,15 @@ class StoreWriter:
             return self._put_hooked(message, wait=False)
         return result  # type: ignore[no-any-return]
 
+    def append_plain(self, message: Message) -> PutResult:
+        """As ``append`` without hooks, for raw properties that the caller knows: there is nothing of inner
+        batches, light queues or checksums among them.
+        """
+        try:
+            return self._appender.put(message, self._now(), True, False)  # type: ignore[no-any-return]
+        except OSError as error:
+            raise self._write_error(error) from error
+
     def append_many(self, messages: list[Message]) -> PutResults:
         """As ``put_many`` of a client batch, all in one log file; without hooks, and without waiting for the
         disk.
