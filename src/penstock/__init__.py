@@ -10,11 +10,21 @@ from penstock.errors import PenstockError
 from penstock.message import Message
 
 if TYPE_CHECKING:
+    from penstock.client import Consumer, Producer, PullConsumer
     from penstock.store.messagestore import MessageStore
     from penstock.store.readonly import ReadOnlyStore
 
 __version__ = "0.1.0"
-__all__ = ["Message", "PenstockError", "StoreConfig", "open_store"]
+__all__ = ["Consumer", "Message", "PenstockError", "Producer", "PullConsumer", "StoreConfig", "open_store"]
+
+
+def __getattr__(name: str) -> Any:
+    # The client brings the network with it, which a store does not need.
+    if name in ("Consumer", "Producer", "PullConsumer"):
+        import penstock.client
+
+        return getattr(penstock.client, name)
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")
 
 
 def open_store(

@@ -7,13 +7,17 @@ from typing import Annotated, Literal
 import typer
 
 from penstock.bench.command import app as bench_app
+from penstock.cli.brokers import app as broker_app
 from penstock.cli.configuration import app as config_app
+from penstock.cli.groups import app as group_app
+from penstock.cli.messages import app as message_app
 from penstock.cli.namesrv import namesrv
 from penstock.cli.querying import sql
 from penstock.cli.sending import send
 from penstock.cli.sparking import app as spark_app
 from penstock.cli.storing import app as store_app
 from penstock.cli.tailing import tail
+from penstock.cli.topics import app as topic_app
 from penstock.cli.up import up
 
 app = typer.Typer(
@@ -22,6 +26,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(topic_app, name="topic")
+app.add_typer(group_app, name="group")
+app.add_typer(message_app, name="message")
+app.add_typer(broker_app, name="broker")
 app.add_typer(store_app, name="store")
 app.add_typer(config_app, name="config")
 app.add_typer(spark_app, name="spark")

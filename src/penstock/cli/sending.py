@@ -1,4 +1,4 @@
-"""``penstock send``: put messages into a store."""
+"""``penstock send``: to a running broker, or straight into a store."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from penstock.cli.network import NameServer
+
 if TYPE_CHECKING:
     from penstock.message import Message
 
@@ -20,10 +22,18 @@ _AT_ONCE = 1024
 def send(
     topic: Annotated[str, typer.Argument(help="Topic to send to.")],
     body: Annotated[str, typer.Argument(help="The body; - sends each line of the standard input.")],
-    store: Annotated[Path, typer.Option("--store", help="Store directory; made if it is not there.")],
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="Into this store directory, without a broker; made if it is not there."),
+    ] = None,
+    namesrv: NameServer = None,
     tags: Annotated[str | None, typer.Option(help="Tag of the message.")] = None,
     keys: Annotated[str | None, typer.Option(help="Keys to find it by, separated by spaces.")] = None,
-    queue: Annotated[int, typer.Option(min=0, help="Queue of the topic.")] = 0,
+    queue: Annotated[int | None, typer.Option(min=0, help="Queue of the topic.")] = None,
+    order_key: Annotated[str | None, typer.Option(help="Same key, same queue. To a broker only.")] = None,
+    delay: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to hold it back. To a broker only.")
+    ] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--property", "-p", help="A property as name=value. Can be repeated.")
     ] = None,
@@ -33,7 +43,68 @@ def send(
     config: Annotated[Path | None, typer.Option("--config", help="Settings: TOML or broker.conf.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The result of each message as an object.")] = False,
 ) -> None:
-    """Store a message, or each line of the standard input as one."""
+    """Send a message, or each line of the standard input as one."""
+    from penstock.errors import UsageError
+
+    if store is None:
+        if flush is not None or config is not None:
+            raise UsageError("--flush and --config are of a store", hint="a broker has its own: penstock up")
+        _send_to_broker(namesrv, topic, body, tags, keys, queue, order_key, delay, properties, as_json)
+        return
+    if namesrv is not None or order_key is not None or delay is not None:
+        raise UsageError("--namesrv, --order-key and --delay are of a broker, --store goes without one")
+    _put_into_store(store, topic, body, tags, keys, queue or 0, properties, flush, config, as_json)
+
+
+def _send_to_broker(
+    namesrv: str | None,
+    topic: str,
+    body: str,
+    tags: str | None,
+    keys: str | None,
+    queue: int | None,
+    order_key: str | None,
+    delay: float | None,
+    properties: list[str] | None,
+    as_json: bool,
+) -> None:
+    from penstock.cli.network import run
+    from penstock.cli.networksend import result_object, send_all
+    from penstock.cli.output import write_json
+
+    template = {
+        "topic": topic,
+        "tags": tags,
+        "keys": keys,
+        "properties": _properties(properties or []) or None,
+    }
+
+    def show(result: Any) -> None:
+        if as_json:
+            write_json(result_object(result))
+        elif body != "-":
+            print(f"{result.message_id}  {topic}-{result.queue.queue_id}@{result.queue_offset}")
+
+    work = send_all(
+        namesrv, _bodies(body), template, queue=queue, delay=delay, order_key=order_key, show=show
+    )
+    sent = run(work)
+    if body == "-" and not as_json:
+        print(f"{sent} messages sent to {topic}")
+
+
+def _put_into_store(
+    store: Path,
+    topic: str,
+    body: str,
+    tags: str | None,
+    keys: str | None,
+    queue: int,
+    properties: list[str] | None,
+    flush: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
     import logging
 
     from penstock.cli.output import write_json

@@ -1,4 +1,4 @@
-"""``penstock tail``: follow a topic."""
+"""``penstock tail``: follow a topic of a running broker, or of a store."""
 
 from __future__ import annotations
 
@@ -10,24 +10,33 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.network import NameServer
+
 _LOOK_EVERY = 0.2
 
 
 def tail(
     topic: Annotated[str, typer.Argument(help="Topic to follow.")],
     store: Annotated[
-        Path, typer.Option("--store", help="Store directory; another process may be writing it.")
-    ],
+        Path | None,
+        typer.Option(
+            "--store", help="From this store directory, without a broker; another process may be writing it."
+        ),
+    ] = None,
+    namesrv: NameServer = None,
     start: Annotated[
         str, typer.Option("--from", help="earliest, latest, or a queue offset. A group goes on where it was.")
     ] = "earliest",
     group: Annotated[
         str | None,
         typer.Option(
-            help="Remember how far this group came (needs the store for itself: offsets are written)."
+            help="Remember how far this group came (of a store: it needs it for itself, offsets are written)."
         ),
     ] = None,
     queue: Annotated[int | None, typer.Option(min=0, help="Only this queue.")] = None,
+    tags: Annotated[
+        str | None, typer.Option(help="Only these tags, as in 'a || b'. From a broker only.")
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many messages.")] = None,
     follow: Annotated[bool, typer.Option(help="Wait for more at the end.")] = True,
     as_json: Annotated[
@@ -36,8 +45,14 @@ def tail(
 ) -> None:
     """Print the messages of a topic as they arrive."""
     from penstock.cli.output import write_message
+    from penstock.errors import UsageError
 
     place = _place(start)
+    if store is None:
+        _tail_broker(namesrv, topic, place, group, queue, tags or "*", count, follow, as_json)
+        return
+    if namesrv is not None or tags is not None:
+        raise UsageError("--namesrv and --tags are of a broker, --store goes without one")
     shown = 0
     try:
         for message, acknowledge in _messages(str(store), topic, place, group, queue, follow):
@@ -47,6 +62,43 @@ def tail(
             shown += 1
             if shown == count:
                 break
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _tail_broker(
+    namesrv: str | None,
+    topic: str,
+    place: int | str,
+    group: str | None,
+    queue: int | None,
+    tags: str,
+    count: int | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    from penstock.cli.network import run
+    from penstock.cli.networktail import tail_group, tail_queues
+
+    if group is None:
+        work = tail_queues(
+            namesrv,
+            topic,
+            start=place,
+            queue=queue,
+            tags=tags,
+            count=count,
+            follow=follow,
+            as_json=as_json,
+        )
+    elif queue is not None or isinstance(place, int) or not follow:
+        raise typer.BadParameter(
+            "a group reads all queues, from where it was, and waits for more", param_hint="--group"
+        )
+    else:
+        work = tail_group(namesrv, topic, group, start=place, tags=tags, count=count, as_json=as_json)
+    try:
+        run(work)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
