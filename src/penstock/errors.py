@@ -188,6 +188,10 @@ class ConnectionLost(RemotingError):
     """The connection can't be made, or broke before the answer: a request under way may be carried out."""
 
 
+class ListenFailed(RemotingError):
+    """A port can't be listened on: somebody else has it, or the address is not this machine's."""
+
+
 class RequestRefused(RemotingError):
     """A request answered with something else than success.
 

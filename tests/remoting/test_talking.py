@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.errors import ConnectionLost, RemotingTimeout, RequestRefused
+from penstock.errors import ConnectionLost, ListenFailed, RemotingTimeout, RequestRefused
 from penstock.remoting import Command, Connection, RemotingClient, RemotingServer
 from remoting import loops
 
@@ -151,3 +151,13 @@ def test_answer_in_parts_arrives_whole() -> None:
         assert bytes(answer.body) == b"bcdefghi" and answer.fields == {"k": "v"}
 
     talk({1: parts}, scenario)
+
+
+def test_port_that_is_taken_is_refused_with_a_sentence() -> None:
+    async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
+        other = RemotingServer({})
+        with pytest.raises(ListenFailed, match=r"can't listen on 127\.0\.0\.1:\d+: .*in use"):
+            await other.start("127.0.0.1", int(address.rpartition(":")[2]))
+        await other.stop()
+
+    talk({}, scenario)

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from penstock.broker.metrics import render_metrics
+from penstock.remoting.server import listen_failed
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -30,7 +31,10 @@ class HttpPort:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, on a free port if ``port`` is 0; the port."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD)
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD)
+        except OSError as error:
+            raise listen_failed(host, port, error) from error
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self.port
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock.config.remoting import RemotingSettings
+from penstock.errors import ListenFailed
 from penstock.remoting.connection import Connection, Handler, PartialBudget
 
 log = logging.getLogger("penstock.remoting")
@@ -41,9 +44,12 @@ class RemotingServer:
         self._quiet = asyncio.Event()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen and return the port: a free one if ``port`` is 0."""
+        """Listen and return the port: a free one if ``port`` is 0. Raises ListenFailed."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, host, port, backlog=1024)
+        try:
+            self._server = await loop.create_server(self._connection, host, port, backlog=1024)
+        except OSError as error:
+            raise listen_failed(host, port, error) from error
         self._schedule_sweep()
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -137,3 +143,11 @@ class RemotingServer:
             elif now - each.last_active > settings.idle_close_seconds:
                 each.close("idle")
         self._schedule_sweep()
+
+
+def listen_failed(host: str, port: int, error: OSError) -> ListenFailed:
+    """What a refused port means, for people."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    taken = error.errno == errno.EADDRINUSE
+    hint = "another broker or name server may run there; 0 takes a free port" if taken else ""
+    return ListenFailed(f"can't listen on {host}:{port}: {why}", hint=hint)
