@@ -193,6 +193,25 @@ def test_slowloris_is_closed_although_it_keeps_sending() -> None:
     run(scenario, frame_deadline_seconds=0.2)
 
 
+def test_large_frame_over_a_slow_link_gets_the_time_it_needs() -> None:
+    async def scenario(made: Place) -> None:
+        reader, writer = await made.raw()
+        frame = encode(Command.request(1, body=bytes(100_000)), 3)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for at in range(0, len(frame), 5000):
+            writer.write(frame[at : at + 5000])
+            await writer.drain()
+            await asyncio.sleep(0.02)
+        assert loop.time() - begun > 0.2  # longer than a frame may take that brings nothing
+        head = await reader.readexactly(4)
+        answer = decode(head + await reader.readexactly(int.from_bytes(head, "big")))
+        assert len(answer.body) == 100_000
+        writer.close()
+
+    run(scenario, frame_deadline_seconds=0.2, slowest_bytes_per_second=1000)
+
+
 def test_silent_connection_is_closed_and_a_talking_one_is_not() -> None:
     async def scenario(made: Place) -> None:
         reader, writer = await made.raw()

@@ -21,7 +21,9 @@ class RemotingSettings:
     # Silent both ways for this long: closed, as RocketMQ does.
     idle_close_seconds: float = 120.0
     # A frame that was begun must be whole by then, or a sender of one byte a minute would never be idle.
+    # A slow link gets more time: what a large message needs at this rate.
     frame_deadline_seconds: float = 30.0
+    slowest_bytes_per_second: int = 32_768
 
     # Above this nothing more is read from that peer; if it takes nothing for the stall time it is closed.
     write_buffer_bytes: int = 4 << 20

@@ -111,6 +111,11 @@ class Connection(asyncio.Protocol):
         """Bytes that were handed over and the peer has not taken."""
         return self._out_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
+    @property
+    def partial_size(self) -> int:
+        """Bytes of a frame whose end has not come yet."""
+        return len(self._partial)
+
     def send(self, command: Command) -> None:
         """Send a one-way request or a ready answer. Silent once closed."""
         if command.flag & RESPONSE_FLAG:

@@ -132,11 +132,16 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(max(shortest / 8, 0.005), self._sweep)
 
+    def _frame_seconds(self, connection: Connection) -> float:
+        """How long the unfinished frame of a connection may take, for what has come of it."""
+        settings = self.settings
+        return settings.frame_deadline_seconds + connection.partial_size / settings.slowest_bytes_per_second
+
     def _sweep(self) -> None:
         now = asyncio.get_running_loop().time()
         settings = self.settings
         for each in list(self.connections):
-            if each.partial_since and now - each.partial_since > settings.frame_deadline_seconds:
+            if each.partial_since and now - each.partial_since > self._frame_seconds(each):
                 each.abort("a frame was begun and not finished in time")
             elif each.stalled_since and now - each.stalled_since > settings.write_stall_seconds:
                 each.abort("the peer takes no answers")
