@@ -1,12 +1,14 @@
 """Consumers' pulls: what is found, what is held, what is refused (protocol section 5)."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from broker.talking import Client, play, properties_text, pull_fields, records, until
 from penstock.broker import Broker
+from penstock.store.coldread import Place
 
 HOLD = 6  # may be held, brings its own subscription
 
@@ -236,5 +238,47 @@ def test_queues_say_where_they_begin_and_end_and_what_came_when(tmp_path: Path) 
         nowhere = {"topic": "No", "queueId": "0", "timestamp": "1"}
         answers = [(await client.call(code, nowhere)).fields for code in (29, 30, 31, 32)]
         assert answers == [{"offset": "0"}, {"offset": "0"}, {"offset": "0"}, {"timestamp": "-1"}]
+
+    play(tmp_path, scene)
+
+
+def test_messages_that_left_memory_are_fetched_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    async def scene(broker: Broker, client: Client) -> None:
+        for number in range(20):
+            await client.send("T", bytes([number]) * 20_000)
+        await client.pull("T")  # dispatched
+        broker.store.flush()
+        cold = broker.store.cold_reads
+        cold.hot_bytes = 0
+        fetch = cold.fetch
+
+        def noted(places: list[Place]) -> None:
+            fetched.append(threading.current_thread().name)
+            fetch(places)
+
+        monkeypatch.setattr(cold, "fetch", noted)
+        monkeypatch.setattr(cold, "_is_cached", lambda place: False)
+        answer = await client.pull("T", 3, count=4)
+        assert [record.body[0] for record in records(answer)] == [3, 4, 5, 6]
+
+    play(tmp_path, scene)
+    assert len(fetched) == 1
+    assert fetched[0].startswith("penstock-reader")
+
+
+def test_what_is_in_memory_is_told_from_what_is_not(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        await client.send("T", b"x" * 50_000)
+        await client.pull("T")
+        broker.store.flush()
+        cold = broker.store.cold_reads
+        assert cold.missing("T", 0, 0, 32) == []
+        cold.hot_bytes = 0
+        assert cold.missing("T", 0, 0, 32) == []  # just written, so it is cached
+        assert cold.missing("T", 0, 5, 32) == cold.missing("No", 0, 0, 32) == []
 
     play(tmp_path, scene)

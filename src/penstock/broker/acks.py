@@ -19,7 +19,7 @@ SHARE = 16
 class Acknowledgements:
     """What waits for the log to be on disk, in the order of the log.
 
-    ``on_flushed`` is called once after each sync that completed something, before the answers go out.
+    ``on_flushed`` is called once after each sync, before the answers go out.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Acknowledgements:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, float, Done]] = deque()
         self._unasked = 0
+        self._where = flusher.flushed_where
         if hasattr(os, "eventfd"):
             self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
@@ -78,10 +79,11 @@ class Acknowledgements:
 
     def _complete(self) -> None:
         where, waiting = self._flusher.flushed_where, self._waiting
-        if waiting and waiting[0][0] <= where:
+        if where > self._where:
+            self._where = where
             self._on_flushed()
-            while waiting and waiting[0][0] <= where:
-                waiting.popleft()[2](None)
+        while waiting and waiting[0][0] <= where:
+            waiting.popleft()[2](None)
         if waiting and self._flusher.error:
             error = OSError(self._flusher.error, "fdatasync of the commit log failed")
             self._on_failure(error)

@@ -267,7 +267,7 @@ class Broker:
     def _release_loop(self) -> None:
         if self._housekeeping is not None:
             self._housekeeping.close()
-        for part in (getattr(self, name, None) for name in ("dispatching", "acks", "admin")):
+        for part in (getattr(self, name, None) for name in ("dispatching", "acks", "admin", "pulling")):
             if part is not None:
                 part.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from penstock.errors import StoreError
@@ -35,7 +36,10 @@ class Dispatching:
         self._own = 0
         self._foreign = store.append_count
         self._foreign_end = -1
+        # Queues written to since the last step; and those of earlier steps that are not all readable, each
+        # with the end of the log at its step.
         self._touched: set[QueueKey] = set()
+        self._unread: deque[tuple[int, set[QueueKey]]] = deque()
         self.failure: StoreError | None = None
         """Why dispatching stands still; None while it does not."""
 
@@ -69,7 +73,7 @@ class Dispatching:
 
     def catch_up(self) -> None:
         """Have everything readable that may be, before something is read."""
-        if self._touched:
+        if self._store.undispatched:
             self.advance()
 
     def advance(self) -> None:
@@ -87,31 +91,28 @@ class Dispatching:
 
     def _tell(self) -> None:
         store = self._store
+        end, position = store.max_physical_offset, store.reput_from_offset
         foreign = store.append_count - self._own
-        position = store.reput_from_offset
         if foreign != self._foreign:
             self._foreign = foreign
-            self._foreign_end = store.max_physical_offset
+            self._foreign_end = end
+        if self._touched:
+            self._unread.append((end, self._touched))
+            self._touched = set()
+        keys: set[QueueKey] | None = set().union(*(each for _, each in self._unread))
+        while self._unread and self._unread[0][0] <= position:
+            self._unread.popleft()
         if self._foreign_end >= 0:
+            keys = None
             if position >= self._foreign_end:
                 self._foreign_end = -1
-            if self._eager > 0:
-                self._on_arrival(None)
-            if position >= store.max_physical_offset:
-                self._touched.clear()
-            return
-        if not self._touched:
-            return
-        touched = self._touched
-        if position >= store.max_physical_offset:
-            self._touched = set()
-        if self._eager > 0:
-            self._on_arrival(touched)
+        if self._eager > 0 and (keys is None or keys):
+            self._on_arrival(keys)
 
     def tick(self) -> None:
         """Now and then: others than the loop may have written, or the disk takes again what it refused."""
         store = self._store
-        told = not self._touched and self._foreign_end < 0 and self.failure is None
+        told = not self._touched and not self._unread and self._foreign_end < 0 and self.failure is None
         others = store.append_count - self._own != self._foreign
         if not told or others or store.reput_from_offset < store.max_physical_offset:
             self.advance()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from penstock._native.wireout import pull_answer
@@ -15,6 +16,7 @@ from penstock.broker.subscription import Subscription, subscription
 from penstock.broker.topics import PERM_READ, TopicConfig
 from penstock.errors import RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
+from penstock.store.coldread import Place
 
 if TYPE_CHECKING:
     from penstock._native.reading import GetResult
@@ -47,6 +49,8 @@ class Pulling:
         self._broker = broker
         self._store = broker.store
         self._topics = broker.topics
+        self._cold = broker.store.cold_reads
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="penstock-reader")
         self._subscriptions: dict[tuple[str, str | None, str | None], Subscription] = {}
 
     def handlers(self) -> dict[int, Handler]:
@@ -65,7 +69,20 @@ class Pulling:
     def pull(self, connection: Connection, request: Command) -> Command | None:
         return self._pull(connection, request, may_hold=True)
 
-    def _pull(self, connection: Connection, request: Command, *, may_hold: bool) -> Command | None:
+    def close(self) -> None:
+        """End the threads that read old messages."""
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+    async def _fetch_and_pull(
+        self, connection: Connection, request: Command, places: list[Place], may_hold: bool
+    ) -> None:
+        """Old messages come from the disk first, beside the loop; then the pull goes its way."""
+        await asyncio.get_running_loop().run_in_executor(self._readers, self._cold.fetch, places)
+        self._answer(connection, request, may_hold=may_hold, fetched=True)
+
+    def _pull(
+        self, connection: Connection, request: Command, *, may_hold: bool, fetched: bool = False
+    ) -> Command | None:
         fields = request.fields
         group_name = word(fields, "consumerGroup")
         topic_name = word(fields, "topic")
@@ -80,6 +97,9 @@ class Pulling:
         reset = broker.resets.take(group_name, topic_name, queue_id) if broker.resets else None
         if reset is not None:
             return self._moved(request, topic, group, queue_id, reset)
+        if not fetched and (places := self._cold.missing(topic_name, queue_id, offset, count)):
+            broker.spawn(self._fetch_and_pull(connection, request, places, may_hold))
+            return None
         result = self._get(topic_name, queue_id, offset, count, wanted)
         status = result.status
         if status == "NO_MESSAGE_IN_QUEUE" and offset != 0:
@@ -252,14 +272,16 @@ class Pulling:
 
     def run_again(self, pull: HeldPull) -> None:
         """Answer a pull that was held, with whatever there is now."""
-        connection, request = pull.connection, pull.request
+        self._answer(pull.connection, pull.request, may_hold=False, fetched=False)
+
+    def _answer(self, connection: Connection, request: Command, *, may_hold: bool, fetched: bool) -> None:
         if connection.closed:
             return
         try:
-            answer = self._pull(connection, request, may_hold=False)
+            answer = self._pull(connection, request, may_hold=may_hold, fetched=fetched)
         except RequestRefused as refused:
             answer = request.answer(refused.code, refused.fields, remark=refused.remark)
-        except Exception as error:  # a held pull has nobody above it who would answer
+        except Exception as error:  # nobody above would answer it
             answer = request.answer(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if answer is not None:
             connection.reply(request, answer)

@@ -65,9 +65,14 @@ class MessageStore(StoreWriter, StoreReader):
         return self._dispatcher.advance()
 
     def dispatch_by_hand(self) -> None:
-        """End the dispatcher's own thread: from now on messages become readable when ``keep_up`` is called."""
+        """End the dispatcher's own thread: from now on messages become readable by ``keep_up``."""
         self._check_open()
         self._dispatcher.stop()
+
+    @property
+    def undispatched(self) -> int:
+        """Bytes of the log that may be readable and are not yet."""
+        return self._dispatcher.behind
 
     def keep_up(self) -> bool:
         """As ``dispatch``, with pages made ready ahead: what the dispatcher's thread does with each step."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from typing import Any
 
 from penstock._native.reading import GetResult, matching
 from penstock._native.stored import StoredMessage
 from penstock.errors import StoreClosed
 from penstock.message.ids import decode_message_id
+from penstock.store.coldread import ColdReads
 from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.dispatcher import wait_visible
 from penstock.store.following import Follower, GroupReader
@@ -31,6 +33,11 @@ class StoreReader:
         self._dispatcher = parts.dispatcher
         self._reader = unit_reader(self.config)
         self._closed = False
+
+    @cached_property
+    def cold_reads(self) -> ColdReads:
+        """Which gets would wait for the disk, for callers who must not."""
+        return ColdReads(self._log, self._queues)
 
     @property
     def closed(self) -> bool:

@@ -1,0 +1,100 @@
+"""Records that are not in memory: found out without waiting, fetched without holding up anybody.
+
+A reader on an event loop must not touch a page that the disk still has: the page fault would stop the whole
+process, and every producer with it. Near the end of the log everything is cached; further back ``preadv2``
+with ``RWF_NOWAIT`` tells.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from penstock.store.commitlog import CommitLog
+from penstock.store.queuetable import QueueTable
+
+HOT_BYTES = 64 << 20
+"""What was written so recently is in memory."""
+CHUNK = 1 << 20
+"""A fetch reads so much at once: whoever reads old messages mostly goes on."""
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A range of one log file."""
+
+    descriptor: int
+    position: int
+    size: int
+
+
+class ColdReads:
+    """Looks after the records that a get would touch."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, *, hot_bytes: int = HOT_BYTES) -> None:
+        self._log = log
+        self._queues = queues
+        self.hot_bytes = hot_bytes
+        self._scratch = memoryview(bytearray(64 << 10))
+
+    def missing(self, topic: str, queue_id: int, offset: int, count: int) -> list[Place]:
+        """Where a get from this queue offset would have to wait for the disk; empty when it would not.
+
+        Costs one look at the queue while the messages are young.
+        """
+        log = self._log
+        if not _NOWAIT or log.max_offset - log.min_offset <= self.hot_bytes:
+            return []
+        queue = self._queues.find(topic, queue_id)
+        first = queue.unit(offset) if queue is not None else None
+        if queue is None or first is None or first.physical_offset >= log.max_offset - self.hot_bytes:
+            return []
+        places: list[Place] = []
+        for number in range(max(1, min(count, 32))):
+            unit = first if number == 0 else queue.unit(offset + number)
+            if unit is None:
+                break
+            place = self._place(unit.physical_offset, unit.size)
+            if place is not None and not self._is_cached(place):
+                places.append(place)
+        return places
+
+    def _place(self, offset: int, size: int) -> Place | None:
+        mapping = self._log.mapping_at(offset)
+        if mapping is None or mapping.fileno() < 0 or size <= 0:
+            return None
+        return Place(mapping.fileno(), offset - mapping.file_from, size)
+
+    def _is_cached(self, place: Place) -> bool:
+        done = 0
+        while done < place.size:
+            part = self._scratch[: min(len(self._scratch), place.size - done)]
+            try:
+                read = os.preadv(place.descriptor, [part], place.position + done, _NOWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True  # a file system that can't tell: read as ever
+            if read == 0:
+                return True
+            done += read
+        return True
+
+    @staticmethod
+    def fetch(places: list[Place]) -> None:
+        """Bring ranges into memory. Waits for the disk, without the interpreter lock: for a thread."""
+        buffer = bytearray(CHUNK)
+        reached = (-1, 0)
+        for place in places:
+            if place.descriptor == reached[0] and place.position + place.size <= reached[1]:
+                continue
+            try:
+                read = os.preadv(place.descriptor, [buffer], place.position)
+                done = read
+                while read and done < place.size:
+                    read = os.preadv(place.descriptor, [buffer], place.position + done)
+                    done += read
+            except OSError:
+                continue  # the get itself finds out what is wrong there
+            reached = (place.descriptor, place.position + done)
