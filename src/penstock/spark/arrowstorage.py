@@ -142,72 +142,58 @@ class ArrowStorage:
 class ArrowFile:
     """A file read by range. Its size is that of the moment it was opened."""
 
+    memory: bytearray | None = None
+
     def __init__(self, storage: ArrowStorage, path: str) -> None:
         self._storage = storage
-        self._path = path
+        self.path = path
         self._input = storage.open_input(path)
         with _errors_of(path):
-            self._size = int(self._input.size())
-        self._closed = False
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    @property
-    def memory(self) -> bytearray | None:
-        return None
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+            self.size = int(self._input.size())
+        self.closed = False
 
     def fileno(self) -> int:
         return -1
 
     def read(self, position: int, count: int) -> bytes:
-        if self._closed:
-            raise ValueError(f"{self._path}: the file is closed")
-        count = min(count, self._size - position)
+        if self.closed:
+            raise ValueError(f"{self.path}: the file is closed")
+        count = min(count, self.size - position)
         if count <= 0:
             return b""
         try:
-            with _errors_of(self._path):
+            with _errors_of(self.path):
                 return bytes(self._input.read_at(count, position))
         except FileNotFoundError:
             raise
         except OSError as error:
             # Object stores word it each in their own way when an object goes while it is read.
-            if not self._storage.exists(self._path):
-                raise FileNotFoundError(errno.ENOENT, "removed while it was read", self._path) from error
+            if not self._storage.exists(self.path):
+                raise FileNotFoundError(errno.ENOENT, "removed while it was read", self.path) from error
             raise
 
     def map(self) -> Mapping:
-        data = bytearray(self.read(0, self._size))
-        return Mapping.over(data, 0, None, path=self._path, writable=False, reserved=False)
+        data = bytearray(self.read(0, self.size))
+        return Mapping.over(data, 0, None, path=self.path, writable=False, reserved=False)
 
     def write(self, position: int, data: Any) -> None:
-        self._storage._refuse(self._path)
+        self._storage._refuse(self.path)
 
     def zero(self, begin: int, end: int) -> None:
-        self._storage._refuse(self._path)
+        self._storage._refuse(self.path)
 
     def sync(self) -> None:
-        self._storage._refuse(self._path)
+        self._storage._refuse(self.path)
 
     def hold(self) -> None:
-        if self._closed:
-            raise ValueError(f"{self._path}: the file is closed")
+        if self.closed:
+            raise ValueError(f"{self.path}: the file is closed")
 
     def release(self) -> None:
         """Nothing to do: the input lives as long as somebody reads from it."""
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
 
 
 def _entry(info: arrow_fs.FileInfo) -> Entry:
