@@ -128,3 +128,17 @@ def test_key_value_configuration_of_the_embedded_name_server_survives_a_restart(
 
     operate(put)
     operate(get)
+
+
+def test_auto_creation_can_be_switched_off_while_the_broker_runs(operate: Operate) -> None:
+    async def scenario(operator: Operator) -> None:
+        await operator.send("Made", b"one")
+        await operator.done(25, b"autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false\n")
+        answer = await operator.ask(
+            310, b"two", a="P", b="NotMade", c="TBW102", d=4, e=0, f=0, g=1, h=0, i="", j=0, k="false"
+        )
+        assert answer.code == 17
+        assert "NotMade" not in operator.broker.topics
+        assert (await operator.refused(352, group="nobody"))[0] == 26
+
+    operate(scenario)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SETTABLE = frozenset(
     {
+        "auto_create_subscription_group",
+        "auto_create_topic_enable",
         "broker_permission",
         "channel_expired_timeout_ms",
         "lite_pull_message_enable",
@@ -79,6 +81,8 @@ class ConfigAdmin:
         broker.closed_for_sends = bool(
             broker.config.start_accept_send_request_ms or not broker.config.broker_permission & PERM_WRITE
         )
+        broker.topics.auto_create = broker.config.auto_create_topic_enable
+        broker.groups.auto_create = broker.config.auto_create_subscription_group
         self._version = self._version.next(broker.clock.now_ms())
 
     def show(self, connection: Connection, request: Command) -> Command:

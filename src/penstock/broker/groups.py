@@ -102,7 +102,8 @@ class Groups:
     """The consumer groups of a broker. Lives on the loop; the file follows."""
 
     def __init__(self, *, auto_create: bool, clock: Clock) -> None:
-        self._auto_create = auto_create
+        self.auto_create = auto_create
+        """Whether consumers may make groups; can be changed while the broker runs."""
         self._clock = clock
         self._table: dict[str, GroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
@@ -167,7 +168,7 @@ class Groups:
     def get(self, name: str) -> GroupConfig | None:
         """The group; made with the defaults if there is none, it may be made, and its name is legal."""
         found = self._table.get(name)
-        if found is None and self._auto_create and group_fault(name) is None:
+        if found is None and self.auto_create and group_fault(name) is None:
             found = self.put(GroupConfig(name))
         return found
 

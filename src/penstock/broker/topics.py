@@ -141,6 +141,8 @@ class Topics:
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
+        self.auto_create = config.auto_create_topic_enable
+        """Whether producers may make topics; can be changed while the broker runs."""
         self._table: dict[str, TopicConfig] = {}
         self._system: set[str] = set()
         self.find: Callable[[str], TopicConfig | None] = self._table.get
@@ -208,7 +210,7 @@ class Topics:
         template = self._table.get(default_topic)
         if template is None:
             return None
-        if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
+        if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not self.auto_create:
             self.put(replace(template, perm=PERM_READ_WRITE))
             return None
         if not template.perm & PERM_INHERIT:
