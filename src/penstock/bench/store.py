@@ -183,7 +183,7 @@ def bench_store(
             if errors.is_terminal:
                 status.update(stamp(text))
             else:
-                errors.print(stamp(text), highlight=False, markup=False)
+                errors.print(stamp(text), highlight=False, markup=False, soft_wrap=True)
 
         report = run(
             directory,
@@ -191,7 +191,9 @@ def bench_store(
             scale=scale,
             patterns=patterns or [],
             progress=progress,
-            on_row=lambda row: errors.print(stamp(progress_line(row)), highlight=False, markup=False),
+            on_row=lambda row: errors.print(
+                stamp(progress_line(row)), highlight=False, markup=False, soft_wrap=True
+            ),
         )
     if plot is not None:
         from penstock.bench.plot import draw
