@@ -4,55 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Protocol
 
 from penstock.errors import PenstockError, RemotingTimeout
-from penstock.remoting import Command, Connection
+from penstock.remoting import Connection
 
 _SWEEP_DELAY = 0.05
 
 
-class PendingSend:
-    """One request on its way. Takes the place of a future in the connection's table of calls.
+class Pending(Protocol):
+    """A send on its way: what waits in the connection's table for the answer."""
 
-    Not a future itself: what it does with an answer needs no further pass of the loop.
-    """
+    connection: Connection
+    size: int
+    deadline: float
 
-    __slots__ = ("_done", "connection", "deadline", "finish", "opaque", "size", "window")
-
-    def __init__(
-        self,
-        window: InFlight,
-        connection: Connection,
-        size: int,
-        deadline: float,
-        finish: Callable[[Command | None, Exception | None], None],
-    ) -> None:
-        self.window = window
-        self.connection = connection
-        self.size = size
-        self.deadline = deadline
-        self.finish = finish
-        self.opaque = 0
-        self._done = False
-
-    def done(self) -> bool:
-        return self._done
-
-    def set_result(self, answer: Command) -> None:
-        self._settle()
-        self.finish(answer, None)
-
-    def set_exception(self, error: Any) -> None:
-        self._settle()
-        self.finish(None, error)
-
-    def _settle(self) -> None:
-        self._done = True
-        self.connection.withdraw(self.opaque)
-        self.window.leave(self)
+    def set_exception(self, error: Exception, /) -> None: ...
 
 
 class InFlight:
@@ -63,7 +31,7 @@ class InFlight:
         self.bytes = 0
         self._most = most
         self._most_bytes = most_bytes
-        self._live: set[PendingSend] = set()
+        self._live: set[Pending] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = inf
@@ -91,14 +59,11 @@ class InFlight:
             if self._closed is not None:
                 raise self._closed
 
-    def launch(self, pending: PendingSend, frame: Callable[[int], bytes]) -> None:
-        """Send the request. ``frame`` makes its bytes once the connection gave it a number."""
-        connection = pending.connection
-        opaque = pending.opaque = connection.expect(pending)
+    def enter(self, pending: Pending) -> None:
+        """A send leaves."""
         self.count += 1
         self.bytes += pending.size
         self._live.add(pending)
-        self.write(connection, frame(opaque))
         if pending.deadline < self._sweep_at:
             self._sweep_before(pending.deadline)
 
@@ -118,7 +83,7 @@ class InFlight:
         for connection, frames in unsent.items():
             connection.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
-    def leave(self, pending: PendingSend) -> None:
+    def leave(self, pending: Pending) -> None:
         """One answer came, or will never come."""
         self._live.discard(pending)
         self.count -= 1

@@ -30,6 +30,7 @@ _BINARY = 1 << 24
 _PYTHON = 3
 _SINGLE = int(RequestCode.SEND_MESSAGE_V2)
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+_BLOCK_ROOM = 128
 _BATCH_PROPERTIES = b"WAIT\x01true\x02"
 
 Body = bytes | bytearray | memoryview
@@ -72,28 +73,19 @@ class SendTemplate:
         opaque: int,
         body: Body,
         properties: bytes,
-        *,
         sys_flag: int = 0,
         flag: int = 0,
         reconsume_times: int = 0,
-        born: int = 0,
         oneway: bool = False,
-        extra: bytes = b"",
     ) -> bytes:
         """The frame of one message."""
-        now = born or time.time_ns() // 1_000_000
+        now = time.time_ns() // 1_000_000
         if now != self._millisecond:
             self._millisecond = now
             self._moment = _entry("g", str(now)) + _PROPERTIES_KEY
+        numbers = _ZEROS
         if sys_flag or flag or reconsume_times:
-            numbers = (
-                _entry("f", str(sys_flag))
-                + _entry("h", str(flag))
-                + _entry("j", str(reconsume_times))
-                + extra
-            )
-        else:
-            numbers = _ZEROS + extra if extra else _ZEROS
+            numbers = _entry("f", str(sys_flag)) + _entry("h", str(flag)) + _entry("j", str(reconsume_times))
         single, moment = self._single, self._moment
         fields = len(single) + len(numbers) + len(moment) + 4 + len(properties)
         head = _HEAD.pack(
@@ -154,18 +146,18 @@ def prepare(
     return bytes(body), properties, sys_flag, key
 
 
-def property_bytes(message: Message, extra: dict[str, str] | None = None) -> tuple[bytes, str]:
-    """The property string of a message with a unique key in it, and that key."""
+def property_bytes(message: Message, extra: dict[str, str] | None = None, key: str = "") -> tuple[bytes, str]:
+    """The property string of a message with a unique key in it (its own, the given or a new one); the key."""
     if message.raw_properties is not None:
         given = parse_properties(message.raw_properties)
-        key = given.get(PROPERTY_UNIQUE_KEY) or unique_id()
+        key = given.get(PROPERTY_UNIQUE_KEY) or key or unique_id()
         properties = encode_properties({**given, **(extra or {}), PROPERTY_UNIQUE_KEY: key})
     elif extra or message.properties or message.delay_level or not message.wait or message.unique_key:
         named = message_properties(message)
-        key = named.get(PROPERTY_UNIQUE_KEY) or unique_id()
+        key = named.get(PROPERTY_UNIQUE_KEY) or key or unique_id()
         properties = encode_properties({**named, **(extra or {}), PROPERTY_UNIQUE_KEY: key})
     else:  # what nearly every message is
-        key = unique_id()
+        key = key or unique_id()
         text = f"UNIQ_KEY\x01{key}\x02"
         if message.tags:
             text = f"TAGS\x01{message.tags}\x02{text}"
@@ -180,17 +172,60 @@ def property_bytes(message: Message, extra: dict[str, str] | None = None) -> tup
     return properties, key
 
 
-def batch_block(message: Message) -> tuple[bytes, str]:
-    """One message inside of a batch (protocol 4.6), and its unique key."""
-    if message.delay_level:
-        raise MessageRejected("MESSAGE_ILLEGAL", "a batch can't be delayed")
-    body = message.body
-    if not body:
-        raise MessageRejected("MESSAGE_ILLEGAL", "the body is empty")
-    properties, key = property_bytes(message)
-    size = _BLOCK.size + len(body) + 2 + len(properties)
-    head = _BLOCK.pack(size, 0, 0, message.flag, len(body))
-    return b"".join((head, body, _KEY.pack(len(properties)), properties)), key
+class BatchBody:
+    """The body of a batch as it grows (protocol 4.6)."""
+
+    __slots__ = ("_heads", "_parts", "keys", "size")
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.size = 0
+        self._parts: list[bytes | bytearray | memoryview] = []
+        # Heads of messages that differ in nothing but their bodies and keys.
+        self._heads: dict[tuple[int, int], bytes] = {}
+
+    def add(self, message: Message, key: str) -> None:
+        """Append a message; ``key`` is its unique key unless it has one of its own."""
+        body = message.body
+        if not body or message.delay_level:
+            raise MessageRejected(
+                "MESSAGE_ILLEGAL", "a batch can't be delayed" if body else "the body is empty"
+            )
+        if (
+            message.tags
+            or message.keys
+            or message.properties
+            or message.unique_key
+            or message.flag
+            or not message.wait
+            or message.raw_properties is not None
+        ):
+            properties, key = property_bytes(message, key=key)
+        else:
+            properties = f"UNIQ_KEY\x01{key}\x02".encode()
+        pair = (len(body), len(properties))
+        head = self._heads.get(pair) if not message.flag else None
+        size = _BLOCK.size + pair[0] + 2 + pair[1]
+        if head is None:
+            head = _BLOCK.pack(size, 0, 0, message.flag, pair[0])
+            if not message.flag:
+                self._heads[pair] = head
+        self._parts += (head, body, _KEY.pack(pair[1]), properties)
+        self.keys.append(key)
+        self.size += size
+
+    def take(self) -> tuple[bytes, list[str]]:
+        """Body and keys of what was added; empty again."""
+        taken = b"".join(self._parts), self.keys
+        self.keys, self._parts, self.size = [], [], 0
+        return taken
+
+
+def room_for(message: Message) -> int:
+    """Never less than the bytes that a message takes in a batch."""
+    if not (message.tags or message.keys or message.properties or message.raw_properties):
+        return len(message.body) + _BLOCK_ROOM
+    return len(message.body) + _BLOCK_ROOM + len(property_bytes(message, key="x")[0])
 
 
 def check_topic(topic: str) -> None:

@@ -10,15 +10,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.instance import ClientInstance
-from penstock.client.outgoing import SendTemplate, batch_block, check_topic, prepare
+from penstock.client.outgoing import BatchBody, check_topic, prepare, room_for
 from penstock.client.queue import MessageQueue
 from penstock.client.queuechoice import queue_of_key, writable
-from penstock.client.sender import Sender
-from penstock.client.sendresult import SendResult, read_batch, read_result
+from penstock.client.sender import BatchSend, Sender, SingleSend
+from penstock.client.sendresult import SendResult
 from penstock.client.settings import ClientSettings
 from penstock.client.transaction import CheckListener, Transaction, TransactionChecks, TransactionState
 from penstock.errors import MessageRejected, RemotingError, RemotingTimeout, UsageError
 from penstock.message import Message
+from penstock.message.ids import unique_ids
 from penstock.message.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_SHARDING_KEY,
@@ -28,7 +29,7 @@ from penstock.message.properties import (
 )
 from penstock.message.sysflag import TRANSACTION_PREPARED_TYPE
 from penstock.message.topic import RETRY_TOPIC_PREFIX
-from penstock.remoting import Command, RequestCode
+from penstock.remoting import RequestCode
 
 _HEADER_BYTES = 512
 
@@ -144,9 +145,7 @@ class Producer:
         route = await self.instance.route(message.topic, publish=True)
         chosen = queue or (sender.choice.next(route) if order_key is None else queue_of_key(route, order_key))
         connection = await self.instance.connection(self.instance.broker_address(chosen.broker_name))
-        frame = sender.template(chosen).single(
-            0, body, properties, sys_flag=sys_flag, flag=message.flag, oneway=True
-        )
+        frame = sender.template(chosen).single(0, body, properties, sys_flag, message.flag, oneway=True)
         sender.window.write(connection, frame)
         deadline = asyncio.get_running_loop().time() + self.settings.send_timeout
         while not connection.writable and not connection.closed:
@@ -169,49 +168,38 @@ class Producer:
         """
         sender = self._usable()
         loop = asyncio.get_running_loop()
-        results: list[SendResult] = []
-        blocks: list[bytes] = []
-        keys: list[str] = []
-        size, topic = 0, ""
         deadline = loop.time() + (timeout or self.settings.send_timeout)
+        most = self.settings.max_message_size
+        given = messages if isinstance(messages, Sequence) else list(messages)
+        results: list[SendResult] = []
+        if not given:
+            return results
+        topic = given[0].topic
+        check_topic(topic)
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
 
         async def leave() -> None:
-            nonlocal blocks, keys, size
-            body, ids = b"".join(blocks), keys
-            blocks, keys, size = [], [], 0
+            body, keys = batch.take()
+            if len(body) > most:
+                raise MessageRejected("MESSAGE_ILLEGAL", f"a message of {len(body)} bytes is too large")
             if not sender.window.has_room:
                 await sender.window.room(deadline)
             sent: asyncio.Future[list[SendResult]] = loop.create_future()
-            sender.send(
-                sent,
-                topic,
-                len(body) + _HEADER_BYTES,
-                deadline,
-                lambda template, opaque: template.batch(opaque, body),
-                lambda answer, place: read_batch(answer, ids, place),
-                queue=queue,
-                order_key=order_key,
-            )
+            send = BatchSend(sender, sent, topic, queue, order_key, len(body) + _HEADER_BYTES, deadline)
+            send.body = body
+            send.keys = keys
+            send.begin()
             results.extend(await sent)
 
-        for message in messages:
-            if not topic:
-                topic = message.topic
-                check_topic(topic)
-                if topic.startswith(RETRY_TOPIC_PREFIX):
-                    raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
-            elif message.topic != topic:
+        batch = BatchBody()
+        for message, key in zip(given, unique_ids(len(given)), strict=True):
+            if message.topic != topic:
                 raise UsageError(f"a batch has one topic, not {topic!r} and {message.topic!r}")
-            block, key = batch_block(message)
-            if size and size + len(block) > self.settings.max_message_size:
+            if batch.size and batch.size + room_for(message) > most:
                 await leave()
-            if len(block) > self.settings.max_message_size:
-                raise MessageRejected("MESSAGE_ILLEGAL", f"a message of {len(block)} bytes is too large")
-            blocks.append(block)
-            keys.append(key)
-            size += len(block)
-        if blocks:
-            await leave()
+            batch.add(message, key)
+        await leave()
         return results
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -296,20 +284,18 @@ class Producer:
             check_topic(topic)
             self._topics.add(topic)
         body, properties, sys_flag, key = prepare(message, self.settings, extra)
-        sys_flag |= transaction
-        flag = message.flag
         loop = asyncio.get_running_loop()
         future: asyncio.Future[SendResult] = loop.create_future()
 
-        def frame(template: SendTemplate, opaque: int) -> bytes:
-            return template.single(opaque, body, properties, sys_flag=sys_flag, flag=flag)
-
-        def read(answer: Command, place: MessageQueue) -> SendResult:
-            return read_result(answer, key, place)
-
         deadline = loop.time() + (self.settings.send_timeout if timeout is None else timeout)
-        size = len(body) + _HEADER_BYTES
-        sender.send(future, topic, size, deadline, frame, read, queue=queue, order_key=order_key)
+        send = SingleSend(sender, future, topic, queue, order_key, len(body) + _HEADER_BYTES, deadline)
+        send.body = body
+        send.properties = properties
+        send.sys_flag = sys_flag | transaction
+        send.flag = message.flag
+        send.key = key
+        send.reconsume_times = 0
+        send.begin()
         return future
 
 

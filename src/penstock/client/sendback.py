@@ -7,10 +7,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from penstock.client.errors import BrokerError
-from penstock.client.outgoing import SendTemplate
-from penstock.client.queue import MessageQueue
-from penstock.client.sender import Sender
-from penstock.client.sendresult import SendResult, read_result
+from penstock.client.sender import Sender, SingleSend
+from penstock.client.sendresult import SendResult
 from penstock.message.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_MAX_RECONSUME_TIMES,
@@ -20,7 +18,7 @@ from penstock.message.properties import (
     encode_properties,
 )
 from penstock.message.topic import RETRY_TOPIC_PREFIX
-from penstock.remoting import Command, RequestCode
+from penstock.remoting import RequestCode
 
 if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
@@ -65,7 +63,6 @@ class SendBack:
         consumer = self._consumer
         if self._sender is None:
             self._sender = Sender(consumer.instance, INNER_GROUP)
-        sender = self._sender
         most = _DEFAULT_TRIES if consumer.max_reconsume_times is None else consumer.max_reconsume_times
         times = message.reconsume_times + 1
         properties = encode_properties(
@@ -80,15 +77,14 @@ class SendBack:
         )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[SendResult] = loop.create_future()
-        body = message.body
-
-        def frame(template: SendTemplate, opaque: int) -> bytes:
-            return template.single(opaque, body, properties, flag=message.flag, reconsume_times=times)
-
-        def read(answer: Command, queue: MessageQueue) -> SendResult:
-            return read_result(answer, message.message_id, queue)
-
         deadline = loop.time() + consumer.settings.send_timeout
         topic = f"{RETRY_TOPIC_PREFIX}{consumer.group}"
-        sender.send(future, topic, len(body), deadline, frame, read)
+        send = SingleSend(self._sender, future, topic, None, None, len(message.body), deadline)
+        send.body = message.body
+        send.properties = properties
+        send.sys_flag = 0
+        send.flag = message.flag
+        send.key = message.message_id
+        send.reconsume_times = times
+        send.begin()
         await future

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from penstock.client.errors import BrokerError, ClientClosed, refusal
-from penstock.client.inflight import InFlight, PendingSend
+from penstock.client.inflight import InFlight
 from penstock.client.instance import ClientInstance
 from penstock.client.outgoing import SendTemplate
 from penstock.client.queue import MessageQueue
 from penstock.client.queuechoice import QueueChoice, queue_of_key
 from penstock.client.route import TopicRoute
-from penstock.client.sendresult import STATUSES
+from penstock.client.sendresult import STATUSES, SendResult, read_batch, read_result
 from penstock.errors import ConnectionLost, RemotingError, RemotingTimeout
 from penstock.remoting import Command, Connection, ResponseCode
 
@@ -33,9 +33,6 @@ _RETRIED = frozenset(
 _BACK_OFF = 0.05
 _MOST_BACK_OFF = 0.8
 
-Frame = Callable[[SendTemplate, int], bytes]
-Read = Callable[[Command, MessageQueue], Any]
-
 
 class Sender:
     """Sends requests of one producer group, between the start and the close of its instance."""
@@ -47,22 +44,18 @@ class Sender:
         self.choice = QueueChoice(self.settings.avoid_broker)
         self.window = InFlight(self.settings.max_in_flight, self.settings.max_in_flight_bytes)
         self._templates: dict[MessageQueue, SendTemplate] = {}
+        self._connections: dict[str, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(
-        self,
-        future: asyncio.Future[Any],
-        topic: str,
-        size: int,
-        deadline: float,
-        frame: Frame,
-        read: Read,
-        *,
-        queue: MessageQueue | None = None,
-        order_key: str | None = None,
-    ) -> None:
-        """Begin a send; ``future`` gets what ``read`` makes of the answer, or the error."""
-        _Send(self, future, topic, queue, order_key, size, deadline, frame, read).begin()
+    def ready_connection(self, broker_name: str) -> Connection | None:
+        """The connection to a broker if it can be used without waiting."""
+        connection = self._connections.get(broker_name)
+        if connection is not None and not connection.closed:
+            return connection
+        connection = self.instance.ready_connection(self.instance.broker_address(broker_name))
+        if connection is not None:
+            self._connections[broker_name] = connection
+        return connection
 
     def template(self, queue: MessageQueue) -> SendTemplate:
         """The header of sends to a queue."""
@@ -90,18 +83,23 @@ class Sender:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-class _Send:
-    """One send from its first attempt to its end. Waits for nothing while all is well: no task is made."""
+class Send:
+    """One send from its first attempt to its end, in the connection's table of calls while it is under way.
+
+    While all is well it is the only object of its send beside the future: no task, no timer, no callback.
+    A subclass says what travels.
+    """
 
     __slots__ = (
         "attempts",
+        "connection",
         "deadline",
-        "frame",
         "future",
+        "opaque",
         "order_key",
         "queue",
-        "read",
         "sender",
+        "settled",
         "size",
         "target",
         "topic",
@@ -117,8 +115,6 @@ class _Send:
         order_key: str | None,
         size: int,
         deadline: float,
-        frame: Frame,
-        read: Callable[[Command, MessageQueue], Any],
     ) -> None:
         self.sender = sender
         self.future = future
@@ -127,27 +123,33 @@ class _Send:
         self.order_key = order_key
         self.size = size
         self.deadline = deadline
-        self.frame = frame
-        self.read = read
         self.attempts = 0
+        self.settled = True
         self.tried: tuple[str, ...] = ()
-        self.target: MessageQueue | None = None
+
+    def frame(self, template: SendTemplate, opaque: int) -> bytes:
+        """The request for a queue."""
+        raise NotImplementedError
+
+    def read(self, answer: Command, queue: MessageQueue) -> Any:
+        """What the future gets for an answer that means stored."""
+        raise NotImplementedError
+
+    # -- leaving ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """The first attempt: at once if route and connection are there, else in a task that makes them."""
         sender = self.sender
         route = sender.instance.routes.get(self.topic)
-        window = sender.window
-        if route is not None and window.has_room:
+        if route is not None and sender.window.has_room:
             try:
                 queue = self._choose(route)
-                address = sender.instance.broker_address(queue.broker_name)
-                connection = sender.instance.ready_connection(address)
+                connection = sender.ready_connection(queue.broker_name)
             except RemotingError as error:
                 self.future.set_exception(error)
                 return
             if connection is not None:
-                self._launch(window, connection, queue)
+                self._launch(connection, queue)
                 return
         sender.spawn(self._prepare_and_launch(0.0))
 
@@ -158,13 +160,15 @@ class _Send:
             return queue_of_key(route, self.order_key)
         return self.sender.choice.next(route, self.tried)
 
-    def _launch(self, window: InFlight, connection: Connection, queue: MessageQueue) -> None:
+    def _launch(self, connection: Connection, queue: MessageQueue) -> None:
+        sender = self.sender
         self.target = queue
+        self.connection = connection
         self.attempts += 1
-        template = self.sender.template(queue)
-        frame = self.frame
-        pending = PendingSend(window, connection, self.size, self.deadline, self._finish)
-        window.launch(pending, lambda opaque: frame(template, opaque))
+        opaque = self.opaque = connection.expect(self)
+        self.settled = False
+        sender.window.enter(self)
+        sender.window.write(connection, self.frame(sender.template(queue), opaque))
 
     async def _prepare_and_launch(self, pause: float) -> None:
         sender = self.sender
@@ -175,12 +179,11 @@ class _Send:
                 if pause:
                     await asyncio.sleep(pause)
                 route = await sender.instance.route(self.topic, publish=True)
-                window = sender.window
-                await window.room(self.deadline)
+                await sender.window.room(self.deadline)
                 queue = self._choose(route)
                 address = sender.instance.broker_address(queue.broker_name)
                 connection = await sender.instance.connection(address)
-                self._launch(window, connection, queue)
+                self._launch(connection, queue)
         except TimeoutError:
             where = f" to {queue.broker_name}" if queue else f" of topic {self.topic!r}"
             self._fail(RemotingTimeout(f"a send{where} could not leave in time"))
@@ -195,29 +198,44 @@ class _Send:
             self._fail(ClientClosed("the producer was closed before the message left"))
             raise
 
-    def _finish(self, answer: Command | None, error: Exception | None) -> None:
-        queue = self.target
-        assert queue is not None
+    # -- the answer ---------------------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        return self.settled
+
+    def set_result(self, answer: Command) -> None:
+        """The connection has the answer."""
+        self._settle()
+        future = self.future
+        if future.done():
+            return
+        if answer.code in STATUSES:
+            try:
+                future.set_result(self.read(answer, self.target))
+            except RemotingError as unreadable:
+                future.set_exception(unreadable)
+            return
+        refused = refusal(answer, self.connection.peer_text)
+        if answer.code in _RETRIED and self.attempts <= self.sender.settings.send_retries:
+            self._again(self.target, refused)
+        else:
+            self._fail(refused)
+
+    def set_exception(self, error: Exception) -> None:
+        """The connection broke, or the time is over."""
+        self._settle()
         if self.future.done():
             return
-        if answer is None:
-            assert error is not None
-            if isinstance(error, ConnectionLost):
-                self._again(queue, error)
-            else:
-                self.sender.choice.failed(queue.broker_name)
-                self._fail(error)
-        elif answer.code in STATUSES:
-            try:
-                self.future.set_result(self.read(answer, queue))
-            except RemotingError as unreadable:
-                self.future.set_exception(unreadable)
+        if isinstance(error, ConnectionLost):
+            self._again(self.target, error)
         else:
-            refused = refusal(answer, self.sender.instance.broker_address(queue.broker_name))
-            if answer.code in _RETRIED and self.attempts <= self.sender.settings.send_retries:
-                self._again(queue, refused)
-            else:
-                self._fail(refused)
+            self.sender.choice.failed(self.target.broker_name)
+            self._fail(error)
+
+    def _settle(self) -> None:
+        self.settled = True
+        self.connection.withdraw(self.opaque)
+        self.sender.window.leave(self)
 
     def _again(self, queue: MessageQueue, error: Exception) -> None:
         """Another attempt, after a pause that grows; the message keeps its unique key."""
@@ -238,3 +256,39 @@ class _Send:
             if len(self.tried) > 1:
                 error.add_note(f"after {len(self.tried)} attempts, at {', '.join(self.tried)}")
             self.future.set_exception(error)
+
+
+class SingleSend(Send):
+    """One message."""
+
+    __slots__ = ("body", "flag", "key", "properties", "reconsume_times", "sys_flag")
+
+    body: bytes
+    properties: bytes
+    sys_flag: int
+    flag: int
+    key: str
+    reconsume_times: int
+
+    def frame(self, template: SendTemplate, opaque: int) -> bytes:
+        return template.single(
+            opaque, self.body, self.properties, self.sys_flag, self.flag, self.reconsume_times
+        )
+
+    def read(self, answer: Command, queue: MessageQueue) -> SendResult:
+        return read_result(answer, self.key, queue)
+
+
+class BatchSend(Send):
+    """Messages in one request."""
+
+    __slots__ = ("body", "keys")
+
+    body: bytes
+    keys: list[str]
+
+    def frame(self, template: SendTemplate, opaque: int) -> bytes:
+        return template.batch(opaque, self.body)
+
+    def read(self, answer: Command, queue: MessageQueue) -> list[SendResult]:
+        return read_batch(answer, self.keys, queue)

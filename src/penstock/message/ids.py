@@ -21,11 +21,11 @@ __all__ = [
     "offset_message_id",
     "parse_host",
     "unique_id",
+    "unique_ids",
 ]
 
 _PORT_AND_OFFSET = struct.Struct(">iq")
 _PROCESS = struct.Struct(">HI")
-_MOMENT = struct.Struct(">IH")
 _IPV4_CHARACTERS = 32
 _IPV6_CHARACTERS = 56
 
@@ -106,6 +106,15 @@ class UniqueIdGenerator:
 
     def __call__(self) -> str:
         """A new id of 32 characters (IPv4) or 56 (IPv6)."""
+        return f"{self._begin()}{next(self._counter) & 0xFFFF:04X}"
+
+    def many(self, count: int) -> list[str]:
+        """So many new ids, of one moment."""
+        begin, counter = self._begin(), self._counter
+        return [f"{begin}{next(counter) & 0xFFFF:04X}" for _ in range(count)]
+
+    def _begin(self) -> str:
+        """An id up to its counter."""
         now = self._now_ms()
         if now >= self._next_month:
             with self._lock:
@@ -113,7 +122,7 @@ class UniqueIdGenerator:
         since = now - self._month_start
         if -1_000_000 < since < 0:  # the clock was set back over the month's start by a little
             since = 0
-        return self._prefix + _MOMENT.pack(since & 0xFFFFFFFF, next(self._counter) & 0xFFFF).hex().upper()
+        return f"{self._prefix}{since & 0xFFFFFFFF:08X}"
 
 
 _generator: UniqueIdGenerator | None = None
@@ -121,8 +130,17 @@ _generator: UniqueIdGenerator | None = None
 
 def unique_id() -> str:
     """A new unique id of this process (the value of ``UNIQ_KEY``)."""
+    return _own_generator()()
+
+
+def unique_ids(count: int) -> list[str]:
+    """So many new unique ids of this process."""
+    return _own_generator().many(count)
+
+
+def _own_generator() -> UniqueIdGenerator:
     global _generator
     generator = _generator
     if generator is None or generator.pid != os.getpid():
         generator = _generator = UniqueIdGenerator()
-    return generator()
+    return generator
