@@ -433,3 +433,56 @@ def test_requests_that_pile_up_stop_the_reading_until_they_are_answered() -> Non
             await writer.drain()
 
     run(scenario, max_owed_requests=100, max_write_buffer_bytes=64 << 20)
+
+
+def test_answer_that_meets_a_lost_connection_does_not_hide_the_loss() -> None:
+    class Gone(asyncio.Transport):
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return default
+
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+        def write(self, data: object) -> None:
+            raise RuntimeError("the handler is closed")
+
+        def close(self) -> None: ...
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+    async def main() -> None:
+        reasons: list[str] = []
+        connection = Connection(
+            {1: echo}, RemotingSettings(), on_close=lambda connection, reason: reasons.append(reason)
+        )
+        connection.connection_made(Gone())
+        connection.send(Command.request(40, oneway=True))
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+        assert reasons == ["closed by the peer"]
+        assert connection.unsent == 0
+
+    loops.run(main())
+
+
+def test_first_bytes_that_drip_in_do_not_start_the_clock_again() -> None:
+    async def scenario(made: Place) -> None:
+        _, writer = await made.raw()
+        frame = encode(Command.request(1))
+        writer.write(frame[:1])
+        while not any(each.partial_size for each in made.server.connections):
+            await asyncio.sleep(0.001)
+        (connection,) = made.server.connections
+        begun = connection.partial_since
+        for size in range(2, 8):
+            writer.write(frame[size - 1 : size])
+            while connection.partial_size < size:
+                await asyncio.sleep(0.001)
+        assert connection.partial_since == begun > 0
+        writer.write(frame[7:])
+        while connection.partial_size:
+            await asyncio.sleep(0.001)
+        assert connection.partial_since == 0
+        writer.close()
+
+    run(scenario)

@@ -233,7 +233,7 @@ class Connection(asyncio.Protocol):
         commands, end, wrong = take_frames(received, self._max_frame, self._max_header, tolerant_header)
         # Large bodies are views of ``received``, so what is left is moved out of it.
         if end < len(received) or received is not data:
-            self._keep(bytearray(received[end:]))
+            self._keep(bytearray(received[end:]), begun=end > 0 or received is data)
         due, self._flush_due = self._flush_due, True
         for command in commands:
             if self.closed:
@@ -259,11 +259,12 @@ class Connection(asyncio.Protocol):
             lengths_known and len(partial) < 4 + int.from_bytes(partial[:4], "big")
         )
 
-    def _keep(self, rest: bytearray) -> None:
-        """Remember the beginning of a frame whose end has not come yet."""
+    def _keep(self, rest: bytearray, *, begun: bool) -> None:
+        """Remember a frame whose end has not come yet; ``begun``: it is another one than before."""
         self._charge(len(rest) - len(self._partial))
         self._partial = rest
-        self.partial_since = self.last_active if rest else 0.0
+        if begun:
+            self.partial_since = self.last_active if rest else 0.0
 
     def _charge(self, size: int) -> None:
         self._budget.used += size
@@ -286,6 +287,9 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # A transport that is gone takes nothing more, and uvloop's says so with an exception.
+        self._out.clear()
+        self._out_size = 0
         self._shut(str(exc) if exc else "closed by the peer", abort=False)
         self._budget.used -= len(self._partial)
         self._partial = bytearray()
