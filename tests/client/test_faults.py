@@ -81,22 +81,26 @@ def test_a_refusal_that_stays_is_reported_at_once() -> None:
 
 def test_a_silent_broker_ends_in_a_timeout() -> None:
     async def work() -> None:
-        async with FakeBroker({310: lambda connection, request: None}) as broker:
-            async with Producer(namesrv=broker.address, settings=QUICK) as producer:
-                await producer.queues("T")
-                sends = [producer.send(Message("T", b"x"), timeout=wait) for wait in (0.3, 0.05, 0.2)]
-                results = await asyncio.gather(*sends, return_exceptions=True)
-                assert [type(result) for result in results] == [RemotingTimeout] * 3
+        async with (
+            FakeBroker({310: lambda connection, request: None}) as broker,
+            Producer(namesrv=broker.address, settings=QUICK) as producer,
+        ):
+            await producer.queues("T")
+            sends = [producer.send(Message("T", b"x"), timeout=wait) for wait in (0.3, 0.05, 0.2)]
+            results = await asyncio.gather(*sends, return_exceptions=True)
+            assert [type(result) for result in results] == [RemotingTimeout] * 3
 
     run(work())
 
 
 def test_answers_that_lack_their_fields_are_errors() -> None:
     async def work() -> None:
-        async with FakeBroker({310: lambda connection, request: request.answer(0, {"msgId": "x"})}) as broker:
-            async with Producer(namesrv=broker.address, settings=QUICK) as producer:
-                with pytest.raises(RemotingError, match="queueOffset"):
-                    await producer.send(Message("T", b"x"))
+        async with (
+            FakeBroker({310: lambda connection, request: request.answer(0, {"msgId": "x"})}) as broker,
+            Producer(namesrv=broker.address, settings=QUICK) as producer,
+        ):
+            with pytest.raises(RemotingError, match="queueOffset"):
+                await producer.send(Message("T", b"x"))
 
     run(work())
 
@@ -157,23 +161,25 @@ def test_a_broker_that_asks_how_a_transaction_ended_is_told() -> None:
 
     async def work() -> None:
         fake = FakeBroker({37: lambda connection, request: told.put_nowait(request)})
-        async with fake as broker:
-            async with Producer("shop", namesrv=broker.address, settings=QUICK, check=check) as producer:
-                await producer.queues("T")
-                await producer.instance.connection(broker.address)
-                asking = Command.request(
-                    39,
-                    {
-                        "tranStateTableOffset": "8",
-                        "commitLogOffset": "1500",
-                        "msgId": "U1",
-                        "transactionId": "U1",
-                    },
-                    record,
-                    oneway=True,
-                )
-                broker.connections[-1].send(asking)
-                answer = await told.get()
+        async with (
+            fake as broker,
+            Producer("shop", namesrv=broker.address, settings=QUICK, check=check) as producer,
+        ):
+            await producer.queues("T")
+            await producer.instance.connection(broker.address)
+            asking = Command.request(
+                39,
+                {
+                    "tranStateTableOffset": "8",
+                    "commitLogOffset": "1500",
+                    "msgId": "U1",
+                    "transactionId": "U1",
+                },
+                record,
+                oneway=True,
+            )
+            broker.connections[-1].send(asking)
+            answer = await told.get()
         assert (seen[0].topic, seen[0].body, seen[0].message_id) == ("T", b"half", "U1")
         assert answer.is_oneway
         assert answer.fields["commitOrRollback"] == "8"
