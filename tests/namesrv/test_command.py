@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import signal
+import socket
 import subprocess
 import sys
 
 from penstock.remoting import Command, RemotingClient, RequestCode
+from penstock.remoting.client import split_address
+
+
+def few_files() -> None:
+    """The soft limit that some systems start a process with: the command has to raise it."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def test_command_serves_and_leaves_in_order() -> None:
     command = [sys.executable, "-m", "penstock", "namesrv", "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=few_files) as process:
         try:
             assert process.stdout is not None
             address = json.loads(process.stdout.readline())["address"]
@@ -29,6 +37,10 @@ def test_command_serves_and_leaves_in_order() -> None:
 
             answer = asyncio.run(ask())
             assert json.loads(bytes(answer.body)) == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+            many = [socket.create_connection(split_address(address)) for _ in range(200)]
+            assert asyncio.run(ask()).code == 0
+            for each in many:
+                each.close()
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
         finally:

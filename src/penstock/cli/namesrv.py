@@ -14,8 +14,12 @@ def namesrv(
     as_json: Annotated[bool, typer.Option("--json", help="Print one object instead of text.")] = False,
 ) -> None:
     """Run a name server until it is told to stop."""
+    from penstock.config import RemotingSettings
+    from penstock.files.filecache import raise_descriptor_limit
     from penstock.namesrv import NameServerService
     from penstock.remoting.loop import run, until_stopped
+
+    raise_descriptor_limit(RemotingSettings().max_connections + 1024)
 
     async def serve() -> None:
         service = NameServerService()

@@ -52,6 +52,7 @@ def up(
     from penstock.broker import Broker
     from penstock.cli.output import write_json
     from penstock.config import load_broker_config
+    from penstock.files.filecache import raise_descriptor_limit
     from penstock.remoting.loop import run, until_stopped
 
     flags: dict[str, Any] = {
@@ -66,6 +67,8 @@ def up(
         "broker_ip": advertise,
     }
     settings, _ = load_broker_config(config, flags=flags)
+    # Connections beside the files of the store.
+    raise_descriptor_limit(settings.remoting.max_connections + 4 * settings.store.max_open_files)
 
     async def serve() -> None:
         async with Broker(settings) as broker:
