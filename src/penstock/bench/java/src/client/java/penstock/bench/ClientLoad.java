@@ -5,6 +5,8 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -90,6 +92,9 @@ final class ClientLoad {
         Arrays.fill(body, (byte) 'x');
         double seconds = command.get("seconds").getAsDouble();
         sender.send(new Message(topic, body));
+        // With "keep" the keys of all acked messages are told, and a sender ends with its first failure.
+        boolean keep = Lines.flag(command, "keep");
+        Queue<String> acked = new ConcurrentLinkedQueue<>();
         List<Times> all = new ArrayList<>();
         List<Thread> threads = new ArrayList<>();
         AtomicLong sent = new AtomicLong();
@@ -113,6 +118,9 @@ final class ClientLoad {
                             : sender.send(one(topic, body, number + ":" + n));
                         if (result.getSendStatus() == SendStatus.SEND_OK) {
                             sent.addAndGet(batch);
+                            if (keep) {
+                                acked.add(number + ":" + n);
+                            }
                         } else {
                             failed.addAndGet(batch);
                         }
@@ -120,6 +128,9 @@ final class ClientLoad {
                     } catch (Exception error) {
                         if (failed.getAndAdd(batch) == 0) {
                             error.printStackTrace();
+                        }
+                        if (keep) {
+                            return;
                         }
                     }
                 }
@@ -134,6 +145,9 @@ final class ClientLoad {
         double took = (System.nanoTime() - begin) / 1e9;
         long[] values = all.stream().flatMapToLong(t -> Arrays.stream(t.values, 0, t.count)).sorted().toArray();
         JsonObject answer = quantiles(values);
+        if (keep) {
+            answer.add("acked", Lines.GSON.toJsonTree(acked));
+        }
         answer.addProperty("sent", sent.get());
         answer.addProperty("failed", failed.get());
         answer.addProperty("seconds", took);
