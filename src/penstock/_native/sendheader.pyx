@@ -1,4 +1,4 @@
-"""The header and the properties of a send, read in one pass each. Plain twin: format.sendheader."""
+"""The header and the properties of a send, read in one pass each. Plain twins: broker.sendheader, broker.properties."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import socket
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
 from types import TracebackType
@@ -75,6 +75,8 @@ class Broker:
     transactions: Transactions
     clients: Clients
     admin: Admin
+    now: Callable[[], float]
+    """Seconds of the loop's clock, which never goes back."""
     deleted_topics: DeletedTopics
 
     def __init__(self, config: BrokerConfig | None = None, *, clock: Clock | None = None) -> None:
@@ -156,6 +158,7 @@ class Broker:
     def _assemble(self) -> None:
         config, store = self.config, self.store
         loop = asyncio.get_running_loop()
+        self.now = loop.time
         self.topics = Topics(config, self.clock)
         self.groups = Groups(auto_create=config.auto_create_subscription_group, clock=self.clock)
         self._follow("topics.json", self.topics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from penstock.broker.pullheader import PullHeader
 from penstock.broker.subscription import Subscription
 from penstock.remoting import Command, Connection
 from penstock.store.messagestore import MessageStore
@@ -17,24 +18,23 @@ LOOK_AHEAD = 512
 class HeldPull:
     """A pull that found nothing and may wait."""
 
-    __slots__ = ("connection", "deadline", "done", "key", "offset", "request", "seen", "subscription")
+    __slots__ = ("connection", "deadline", "done", "header", "key", "request", "seen", "subscription")
 
     def __init__(
         self,
         connection: Connection,
         request: Command,
-        key: QueueKey,
-        offset: int,
+        header: PullHeader,
         subscription: Subscription,
         deadline: float,
     ) -> None:
         self.connection = connection
         self.request = request
-        self.key = key
-        self.offset = offset
+        self.header = header
+        self.key: QueueKey = (header.topic, header.queue_id)
         self.subscription = subscription
         self.deadline = deadline
-        self.seen = offset
+        self.seen = header.offset
         """Everything before it was looked at and does not match."""
         self.done = False
 
@@ -111,7 +111,7 @@ class Holding:
                 del self._deadlines[length]
         if skipped:
             for held in list(self._queues.values()):
-                for pull in [each for each in held if each.seen > each.offset]:
+                for pull in [each for each in held if each.seen > each.header.offset]:
                     self._release(pull)
 
     def release_all(self) -> None:

@@ -39,9 +39,10 @@ class PropertyRules:
 
         The string a client sent is kept as it is wherever it reads the same either way.
         """
-        return finish_properties(text, self.suffix) or self._rebuilt(parse_text(text))
+        return finish_properties(text, self.suffix) or self.rebuilt(parse_text(text))
 
-    def _rebuilt(self, properties: dict[str, str]) -> tuple[bytes, str, bool, bool]:
+    def rebuilt(self, properties: dict[str, str]) -> tuple[bytes, str, bool, bool]:
+        """As ``finish``, from the map of the string: any string can be finished so."""
         properties.pop(PROPERTY_POP_CK, None)
         key = properties.setdefault(PROPERTY_UNIQUE_KEY, "") or unique_id()
         properties[PROPERTY_UNIQUE_KEY] = key

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from penstock._native.wireout import pull_answer
 from penstock.broker.consumers import BROADCASTING
 from penstock.broker.groups import GroupConfig
-from penstock.broker.header import long_number, number, optional_long, word
 from penstock.broker.holding import HeldPull
 from penstock.broker.names import FAQ
+from penstock.broker.pullheader import PullHeader, pull_header
 from penstock.broker.subscription import Subscription, subscription
 from penstock.broker.topics import PERM_READ, TopicConfig
 from penstock.errors import RequestRefused
@@ -24,20 +24,25 @@ if TYPE_CHECKING:
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
 
+NOT_FOUND, RETRY, MOVED = (
+    int(ResponseCode.PULL_NOT_FOUND),
+    int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    int(ResponseCode.PULL_OFFSET_MOVED),
+)
 _CODES = {
-    "FOUND": ResponseCode.SUCCESS,
-    "MESSAGE_WAS_REMOVING": ResponseCode.PULL_RETRY_IMMEDIATELY,
-    "NO_MATCHED_MESSAGE": ResponseCode.PULL_RETRY_IMMEDIATELY,
-    "NO_MATCHED_LOGIC_QUEUE": ResponseCode.PULL_NOT_FOUND,
-    "NO_MESSAGE_IN_QUEUE": ResponseCode.PULL_NOT_FOUND,
-    "OFFSET_FOUND_NULL": ResponseCode.PULL_NOT_FOUND,
-    "OFFSET_OVERFLOW_ONE": ResponseCode.PULL_NOT_FOUND,
-    "OFFSET_OVERFLOW_BADLY": ResponseCode.PULL_OFFSET_MOVED,
-    "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
-    "OFFSET_RESET": ResponseCode.PULL_OFFSET_MOVED,
+    "FOUND": 0,
+    "MESSAGE_WAS_REMOVING": RETRY,
+    "NO_MATCHED_MESSAGE": RETRY,
+    "NO_MATCHED_LOGIC_QUEUE": NOT_FOUND,
+    "NO_MESSAGE_IN_QUEUE": NOT_FOUND,
+    "OFFSET_FOUND_NULL": NOT_FOUND,
+    "OFFSET_OVERFLOW_ONE": NOT_FOUND,
+    "OFFSET_OVERFLOW_BADLY": MOVED,
+    "OFFSET_TOO_SMALL": MOVED,
 }
 JOIN_BYTES = 65_536
 """Up to so many bytes one copy costs less than handing out the pieces."""
+MAX_HOLD_MS = 3_600_000
 MAX_TAGS = 64
 """So many tags the store compares; a pull with more is given everything, its client looks at the tags."""
 
@@ -67,57 +72,61 @@ class Pulling:
         return self.pull(connection, request)
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
-        return self._pull(connection, request, may_hold=True)
+        return self._pull(connection, request, pull_header(request.fields), may_hold=True)
 
     def close(self) -> None:
         """End the threads that read old messages."""
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     async def _fetch_and_pull(
-        self, connection: Connection, request: Command, places: list[Place], may_hold: bool
+        self,
+        connection: Connection,
+        request: Command,
+        header: PullHeader,
+        places: list[Place],
+        may_hold: bool,
     ) -> None:
         """Old messages come from the disk first, beside the loop; then the pull goes its way."""
         await asyncio.get_running_loop().run_in_executor(self._readers, self._cold.fetch, places)
-        self._answer(connection, request, may_hold=may_hold, fetched=True)
+        self._answer(connection, request, header, may_hold=may_hold, fetched=True)
 
     def _pull(
-        self, connection: Connection, request: Command, *, may_hold: bool, fetched: bool = False
+        self,
+        connection: Connection,
+        request: Command,
+        header: PullHeader,
+        *,
+        may_hold: bool,
+        fetched: bool = False,
     ) -> Command | None:
-        fields = request.fields
-        group_name = word(fields, "consumerGroup")
-        topic_name = word(fields, "topic")
-        queue_id = number(fields, "queueId")
-        offset = long_number(fields, "queueOffset")
-        count = number(fields, "maxMsgNums")
-        sys_flag = number(fields, "sysFlag")
-        group, topic = self._check(connection, group_name, topic_name, queue_id)
-        wanted = self._wanted(fields, group, topic_name, sys_flag)
         broker = self._broker
+        group_name, topic_name, queue_id, offset = header.group, header.topic, header.queue_id, header.offset
+        group, topic = self._check(connection, group_name, topic_name, queue_id)
+        wanted = self._wanted(header, group)
         broker.dispatching.catch_up()
         reset = broker.resets.take(group_name, topic_name, queue_id) if broker.resets else None
         if reset is not None:
             return self._moved(request, topic, group, queue_id, reset)
-        if not fetched and (places := self._cold.missing(topic_name, queue_id, offset, count)):
-            broker.spawn(self._fetch_and_pull(connection, request, places, may_hold))
+        if not fetched and (places := self._cold.missing(topic_name, queue_id, offset, header.count)):
+            broker.spawn(self._fetch_and_pull(connection, request, header, places, may_hold))
             return None
-        result = self._get(topic_name, queue_id, offset, count, wanted)
+        result = self._get(topic_name, queue_id, offset, header.count, wanted)
         status = result.status
-        if status == "NO_MESSAGE_IN_QUEUE" and offset != 0:
-            code = ResponseCode.PULL_OFFSET_MOVED
-        else:
-            code = _CODES[status]
+        code = _CODES[status]
+        if code == NOT_FOUND and offset != 0 and status == "NO_MESSAGE_IN_QUEUE":
+            code = MOVED
         if may_hold:
             broker.pull_offsets[topic_name, group_name, queue_id] = result.next_begin_offset
-            if sys_flag & COMMIT_OFFSET:
-                broker.commit_offset(group_name, topic_name, queue_id, long_number(fields, "commitOffset"))
+            if header.sys_flag & COMMIT_OFFSET:
+                broker.commit_offset(group_name, topic_name, queue_id, header.commit_offset)
             if (
-                code == ResponseCode.PULL_NOT_FOUND
-                and sys_flag & SUSPEND
-                and self._hold(connection, request, (topic_name, queue_id), offset, wanted)
+                code == NOT_FOUND
+                and header.sys_flag & SUSPEND
+                and self._hold(connection, request, header, wanted)
             ):
                 return None
         size = 0
-        if code == ResponseCode.SUCCESS:
+        if code == 0:
             size = result.buffer_size
             broker.stats.count_get(topic_name, group_name, result.message_count, size)
         head = pull_answer(
@@ -180,10 +189,11 @@ class Pulling:
             )
         return group, topic
 
-    def _wanted(self, fields: dict[str, str], group: GroupConfig, topic: str, sys_flag: int) -> Subscription:
+    def _wanted(self, header: PullHeader, group: GroupConfig) -> Subscription:
         """What the pull is to be filtered by: its own words, or what the group registered."""
-        if sys_flag & SUBSCRIPTION:
-            words = (topic, fields.get("subscription"), fields.get("expressionType"))
+        topic = header.topic
+        if header.sys_flag & SUBSCRIPTION:
+            words = (topic, header.subscription, header.expression_type)
             known = self._subscriptions.get(words)
             if known is None:
                 if len(self._subscriptions) >= 10_000:
@@ -248,37 +258,38 @@ class Pulling:
     # -- holding ------------------------------------------------------------------------------------------
 
     def _hold(
-        self,
-        connection: Connection,
-        request: Command,
-        key: tuple[str, int],
-        offset: int,
-        wanted: Subscription,
+        self, connection: Connection, request: Command, header: PullHeader, wanted: Subscription
     ) -> bool:
         broker = self._broker
         config = broker.config
         if broker.draining or len(broker.holding) >= config.max_held_pulls:
             return False
-        length = optional_long(request.fields, "suspendTimeoutMillis", 0)
-        if not config.long_polling_enable:
-            length = config.short_polling_time_ms
+        length = header.suspend_ms if config.long_polling_enable else config.short_polling_time_ms
         if length <= 0:
             return False
-        length = min(length, 3_600_000)
-        deadline = asyncio.get_running_loop().time() + length / 1000
+        length = min(length, MAX_HOLD_MS)
+        deadline = broker.now() + length / 1000
         request.body = b""
-        broker.holding.hold(HeldPull(connection, request, key, offset, wanted, deadline), length)
+        broker.holding.hold(HeldPull(connection, request, header, wanted, deadline), length)
         return True
 
     def run_again(self, pull: HeldPull) -> None:
         """Answer a pull that was held, with whatever there is now."""
-        self._answer(pull.connection, pull.request, may_hold=False, fetched=False)
+        self._answer(pull.connection, pull.request, pull.header, may_hold=False, fetched=False)
 
-    def _answer(self, connection: Connection, request: Command, *, may_hold: bool, fetched: bool) -> None:
+    def _answer(
+        self,
+        connection: Connection,
+        request: Command,
+        header: PullHeader,
+        *,
+        may_hold: bool,
+        fetched: bool,
+    ) -> None:
         if connection.closed:
             return
         try:
-            answer = self._pull(connection, request, may_hold=may_hold, fetched=fetched)
+            answer = self._pull(connection, request, header, may_hold=may_hold, fetched=fetched)
         except RequestRefused as refused:
             answer = request.answer(refused.code, refused.fields, remark=refused.remark)
         except Exception as error:  # nobody above would answer it
