@@ -198,3 +198,31 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 def test_a_body_that_is_no_json_is_an_error_of_ours() -> None:
     with pytest.raises(RemotingError):
         decode_any(b"{{")
+
+
+def test_a_forked_child_makes_ids_of_its_own() -> None:
+    import subprocess
+    import sys
+
+    code = """
+import os
+from penstock.message import unique_id
+unique_id()
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.write(writing, unique_id().encode())
+    os._exit(0)
+os.wait()
+theirs, ours = os.read(reading, 100).decode(), unique_id()
+print(theirs[:20] != ours[:20], len(theirs) == len(ours))
+"""
+    source = str(Path(compression.__file__).parent.parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == ["True", "True"]

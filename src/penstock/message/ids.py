@@ -103,26 +103,32 @@ class UniqueIdGenerator:
         self._month_start, self._next_month = _month_bounds_ms(now_ms())
         self._counter = itertools.count()
         self._lock = threading.Lock()
+        # The last millisecond and how its ids begin: replaced as one, so that threads see both or neither.
+        self._moment = (-1, "")
 
     def __call__(self) -> str:
         """A new id of 32 characters (IPv4) or 56 (IPv6)."""
-        return f"{self._begin()}{next(self._counter) & 0xFFFF:04X}"
+        now = self._now_ms()
+        moment = self._moment
+        if moment[0] != now:
+            moment = self._at(now)
+        return f"{moment[1]}{next(self._counter) & 0xFFFF:04X}"
 
     def many(self, count: int) -> list[str]:
         """So many new ids, of one moment."""
-        begin, counter = self._begin(), self._counter
+        begin, counter = self._at(self._now_ms())[1], self._counter
         return [f"{begin}{next(counter) & 0xFFFF:04X}" for _ in range(count)]
 
-    def _begin(self) -> str:
-        """An id up to its counter."""
-        now = self._now_ms()
+    def _at(self, now: int) -> tuple[int, str]:
+        """A time, and how ids of that millisecond begin."""
         if now >= self._next_month:
             with self._lock:
                 self._month_start, self._next_month = _month_bounds_ms(now)
         since = now - self._month_start
         if -1_000_000 < since < 0:  # the clock was set back over the month's start by a little
             since = 0
-        return f"{self._prefix}{since & 0xFFFFFFFF:08X}"
+        self._moment = now, f"{self._prefix}{since & 0xFFFFFFFF:08X}"
+        return self._moment
 
 
 _generator: UniqueIdGenerator | None = None
@@ -141,6 +147,15 @@ def unique_ids(count: int) -> list[str]:
 def _own_generator() -> UniqueIdGenerator:
     global _generator
     generator = _generator
-    if generator is None or generator.pid != os.getpid():
+    if generator is None:
         generator = _generator = UniqueIdGenerator()
     return generator
+
+
+def _forget_generator() -> None:
+    global _generator
+    _generator = None
+
+
+# A child must not go on with its parent's ids. Asking for the process id each time costs more than the id.
+os.register_at_fork(after_in_child=_forget_generator)
