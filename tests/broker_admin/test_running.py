@@ -142,3 +142,22 @@ def test_auto_creation_can_be_switched_off_while_the_broker_runs(operate: Operat
         assert (await operator.refused(352, group="nobody"))[0] == 26
 
     operate(scenario)
+
+
+def test_broker_that_is_closed_for_writing_says_so_and_opens_again(operate: Operate) -> None:
+    async def perm(operator: Operator, topic: str) -> int:
+        return int((await operator.done(105, topic=topic))["queueDatas"][0]["perm"])
+
+    async def scenario(operator: Operator) -> None:
+        await operator.create("Ordered", 1, order="true")
+        await operator.send("Ordered", b"one")
+        await operator.send("Ordered", b"two")
+        await operator.done(25, b"brokerPermission=4\n")
+        assert await perm(operator, "Ordered") == 4
+        with pytest.raises(AssertionError, match="sending message is forbidden"):
+            await operator.send("Ordered", b"three")
+        await operator.done(25, b"brokerPermission=6\n")
+        assert await perm(operator, "Ordered") == 6
+        await operator.send("Ordered", b"four")
+
+    operate(scenario)

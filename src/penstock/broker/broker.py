@@ -184,9 +184,7 @@ class Broker:
         )
         self.sending = Sending(self)
         self.transactions = Transactions(self)
-        self.closed_for_sends = bool(
-            config.start_accept_send_request_ms or not config.broker_permission & PERM_WRITE
-        )
+        self.closed_for_sends = closed_for_sends(config)
         parts = (
             *(self.sending, self.pulling, self.clients, self.transactions),
             *(Offsets(self), SendBack(self), Replying(self)),
@@ -326,6 +324,16 @@ class Broker:
         offsets: ConsumerOffsets = self.store.consumer_offsets
         return offsets
 
+    def apply_settings(self, config: BrokerConfig) -> None:
+        """Go on with other settings: those that an operator may change while the broker runs."""
+        self.config = config
+        self.closed_for_sends = closed_for_sends(config)
+        self.topics.auto_create = config.auto_create_topic_enable
+        self.groups.auto_create = config.auto_create_subscription_group
+        self.sending.settings_changed()
+        if self._registration is not None:
+            self._registration.settings_changed(config)
+
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A group says how far it is. A negative offset says nothing: Go's client sends -1 at first."""
         if offset >= 0 and queue_id >= 0:
@@ -369,6 +377,11 @@ class Broker:
         self.holding.lost(connection)
         self.consumers.lost(connection)
         self.producers.lost(connection)
+
+
+def closed_for_sends(config: BrokerConfig) -> bool:
+    """Whether every send has to be looked at closely, because the broker may refuse it."""
+    return bool(config.start_accept_send_request_ms or not config.broker_permission & PERM_WRITE)
 
 
 def host_text(host: str, port: int) -> str:

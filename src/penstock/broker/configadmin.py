@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker.topics import PERM_WRITE
 from penstock.config.aliases import ALIASES
 from penstock.config.broker import BROKER_ALIASES, BROKER_TYPES, check_broker
 from penstock.config.properties import parse_properties
@@ -77,12 +76,7 @@ class ConfigAdmin:
 
     def _apply(self, changes: dict[str, Any]) -> None:
         broker = self._broker
-        broker.config = broker.config.replace(**changes)
-        broker.closed_for_sends = bool(
-            broker.config.start_accept_send_request_ms or not broker.config.broker_permission & PERM_WRITE
-        )
-        broker.topics.auto_create = broker.config.auto_create_topic_enable
-        broker.groups.auto_create = broker.config.auto_create_subscription_group
+        broker.apply_settings(broker.config.replace(**changes))
         self._version = self._version.next(broker.clock.now_ms())
 
     def show(self, connection: Connection, request: Command) -> Command:

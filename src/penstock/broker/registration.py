@@ -79,6 +79,15 @@ class Registration:
         await asyncio.gather(*(self._leave(server) for server in self._config.namesrv_addresses))
         await self._client.close()
 
+    def settings_changed(self, config: BrokerConfig) -> None:
+        """Say everything again: the broker's permission is part of each topic's."""
+        self._config = config
+        if self._embedded is not None:
+            self._register_here(self._topics)
+        for server, changed in self._changed.items():
+            changed.update(topic.name for topic in self._topics)
+            self._alarms[server].set()
+
     # -- the name server of this process ------------------------------------------------------------------
 
     def _register_here(self, topics: Iterable[TopicConfig]) -> None:

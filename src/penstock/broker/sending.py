@@ -71,6 +71,10 @@ class Sending:
         self._plain: dict[str, int] = {}
         broker.topics.on_change.append(lambda name, _: self._plain.pop(name, None))
 
+    def settings_changed(self) -> None:
+        """Look at every topic again before its messages go the short way."""
+        self._plain.clear()
+
     def handlers(self) -> dict[int, Handler]:
         return {
             RequestCode.SEND_MESSAGE: self.send_long,
