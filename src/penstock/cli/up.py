@@ -119,5 +119,5 @@ def banner(broker: Broker) -> str:
         "  Ctrl+C stops it",
     ]
     if broker.config.listen_host not in ("127.0.0.1", "::1"):
-        lines.insert(5, "  anybody who reaches this address may read and write: there are no accounts")
+        lines.insert(-6, "  anybody who reaches this address may read and write: there are no accounts")
     return "\n".join(lines)
