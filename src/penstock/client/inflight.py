@@ -37,8 +37,6 @@ class InFlight:
         self._sweep_at = inf
         self._loop = asyncio.get_running_loop()
         self._closed: Exception | None = None
-        # Frames of this pass of the loop, by connection: they leave in one write.
-        self._unsent: dict[Connection, list[bytes]] = {}
 
     @property
     def has_room(self) -> bool:
@@ -64,24 +62,8 @@ class InFlight:
         self.count += 1
         self.bytes += pending.size
         self._live.add(pending)
-        if pending.deadline < self._sweep_at:
+        if pending.deadline < self._sweep_at - _SWEEP_DELAY:
             self._sweep_before(pending.deadline)
-
-    def write(self, connection: Connection, data: bytes) -> None:
-        """Write with everything else that is written in this pass of the loop."""
-        frames = self._unsent.get(connection)
-        if frames is None:
-            if not self._unsent:
-                self._loop.call_soon(self.flush)
-            self._unsent[connection] = [data]
-        else:
-            frames.append(data)
-
-    def flush(self) -> None:
-        """Hand over what was written in this pass."""
-        unsent, self._unsent = self._unsent, {}
-        for connection, frames in unsent.items():
-            connection.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def leave(self, pending: Pending) -> None:
         """One answer came, or will never come."""

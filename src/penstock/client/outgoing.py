@@ -33,8 +33,6 @@ _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 _BLOCK_ROOM = 128
 _BATCH_PROPERTIES = b"WAIT\x01true\x02"
 
-Body = bytes | bytearray | memoryview
-
 
 def _entry(name: str, value: str) -> bytes:
     key, text = name.encode(), value.encode()
@@ -71,14 +69,14 @@ class SendTemplate:
     def single(
         self,
         opaque: int,
-        body: Body,
+        body: bytes,
         properties: bytes,
         sys_flag: int = 0,
         flag: int = 0,
         reconsume_times: int = 0,
         oneway: bool = False,
-    ) -> bytes:
-        """The frame of one message."""
+    ) -> tuple[bytes, bytes]:
+        """The frame of one message: everything before the body, and the body."""
         now = time.time_ns() // 1_000_000
         if now != self._millisecond:
             self._millisecond = now
@@ -99,14 +97,14 @@ class SendTemplate:
             0,
             fields,
         )
-        return b"".join((head, single, numbers, moment, _VALUE.pack(len(properties)), properties, body))
+        return b"".join((head, single, numbers, moment, _VALUE.pack(len(properties)), properties)), body
 
-    def batch(self, opaque: int, body: bytes) -> bytes:
-        """The frame of a batch, whose messages are already in its body."""
+    def batch_head(self, opaque: int, body_size: int) -> bytes:
+        """The frame of a batch up to its body."""
         moment = _entry("g", str(time.time_ns() // 1_000_000)) + _PROPERTIES_KEY
         fields = len(self._batch) + len(moment) + 4 + len(_BATCH_PROPERTIES)
         head = _HEAD.pack(
-            4 + _HEADER_FIXED + fields + len(body),
+            4 + _HEADER_FIXED + fields + body_size,
             _BINARY | _HEADER_FIXED + fields,
             _BATCH,
             _PYTHON,
@@ -117,7 +115,7 @@ class SendTemplate:
             fields,
         )
         size = _VALUE.pack(len(_BATCH_PROPERTIES))
-        return b"".join((head, self._batch, moment, size, _BATCH_PROPERTIES, body))
+        return b"".join((head, self._batch, moment, size, _BATCH_PROPERTIES))
 
 
 _ZEROS = _entry("f", "0") + _entry("h", "0") + _entry("j", "0")
@@ -175,42 +173,39 @@ def property_bytes(message: Message, extra: dict[str, str] | None = None, key: s
 class BatchBody:
     """The body of a batch as it grows (protocol 4.6)."""
 
-    __slots__ = ("_heads", "_parts", "keys", "size")
+    __slots__ = ("_parts", "keys", "size")
 
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.size = 0
         self._parts: list[bytes | bytearray | memoryview] = []
-        # Heads of messages that differ in nothing but their bodies and keys.
-        self._heads: dict[tuple[int, int], bytes] = {}
 
     def add(self, message: Message, key: str) -> None:
         """Append a message; ``key`` is its unique key unless it has one of its own."""
-        body = message.body
+        body, flag = message.body, message.flag
         if not body or message.delay_level:
             raise MessageRejected(
                 "MESSAGE_ILLEGAL", "a batch can't be delayed" if body else "the body is empty"
             )
         if (
-            message.tags
-            or message.keys
-            or message.properties
-            or message.unique_key
-            or message.flag
-            or not message.wait
-            or message.raw_properties is not None
-        ):
-            properties, key = property_bytes(message, key=key)
-        else:
+            message.tags is None
+            and message.keys is None
+            and message.properties is None
+            and message.raw_properties is None
+            and message.unique_key is None
+            and message.wait
+        ):  # what most messages of large batches are
             properties = f"UNIQ_KEY\x01{key}\x02".encode()
-        pair = (len(body), len(properties))
-        head = self._heads.get(pair) if not message.flag else None
-        size = _BLOCK.size + pair[0] + 2 + pair[1]
-        if head is None:
-            head = _BLOCK.pack(size, 0, 0, message.flag, pair[0])
-            if not message.flag:
-                self._heads[pair] = head
-        self._parts += (head, body, _KEY.pack(pair[1]), properties)
+        else:
+            properties, key = property_bytes(message, key=key)
+        body_size, properties_size = len(body), len(properties)
+        size = _BLOCK.size + body_size + 2 + properties_size
+        self._parts += (
+            _BLOCK.pack(size, 0, 0, flag, body_size),
+            body,
+            _KEY.pack(properties_size),
+            properties,
+        )
         self.keys.append(key)
         self.size += size
 

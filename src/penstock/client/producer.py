@@ -28,7 +28,7 @@ from penstock.message.properties import (
     PROPERTY_TRANSACTION_PREPARED,
 )
 from penstock.message.sysflag import TRANSACTION_PREPARED_TYPE
-from penstock.message.topic import RETRY_TOPIC_PREFIX
+from penstock.message.topic import PROPERTIES_MAX_LENGTH, RETRY_TOPIC_PREFIX
 from penstock.remoting import RequestCode
 
 _HEADER_BYTES = 512
@@ -146,7 +146,8 @@ class Producer:
         chosen = queue or (sender.choice.next(route) if order_key is None else queue_of_key(route, order_key))
         connection = await self.instance.connection(self.instance.broker_address(chosen.broker_name))
         frame = sender.template(chosen).single(0, body, properties, sys_flag, message.flag, oneway=True)
-        sender.window.write(connection, frame)
+        for part in frame:
+            connection.write(part)
         deadline = asyncio.get_running_loop().time() + self.settings.send_timeout
         while not connection.writable and not connection.closed:
             if asyncio.get_running_loop().time() > deadline:
@@ -170,6 +171,7 @@ class Producer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (timeout or self.settings.send_timeout)
         most = self.settings.max_message_size
+        near = most - PROPERTIES_MAX_LENGTH - _HEADER_BYTES
         given = messages if isinstance(messages, Sequence) else list(messages)
         results: list[SendResult] = []
         if not given:
@@ -196,7 +198,8 @@ class Producer:
         for message, key in zip(given, unique_ids(len(given)), strict=True):
             if message.topic != topic:
                 raise UsageError(f"a batch has one topic, not {topic!r} and {message.topic!r}")
-            if batch.size and batch.size + room_for(message) > most:
+            # Only near the limit is it worth knowing exactly what this one takes.
+            if batch.size + len(message.body) > near and batch.size and batch.size + room_for(message) > most:
                 await leave()
             batch.add(message, key)
         await leave()

@@ -74,7 +74,6 @@ class Sender:
         """Wait for what is under way, as long as ``close_timeout``; fail the rest."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.settings.close_timeout
-        self.window.flush()
         while (self.window.count or self._tasks) and loop.time() < deadline:
             await asyncio.sleep(0.005)
         self.window.close(ClientClosed("the producer was closed before the answer came"))
@@ -127,8 +126,8 @@ class Send:
         self.settled = True
         self.tried: tuple[str, ...] = ()
 
-    def frame(self, template: SendTemplate, opaque: int) -> bytes:
-        """The request for a queue."""
+    def frame(self, template: SendTemplate, opaque: int) -> tuple[bytes, ...]:
+        """The request for a queue, in pieces."""
         raise NotImplementedError
 
     def read(self, answer: Command, queue: MessageQueue) -> Any:
@@ -168,7 +167,9 @@ class Send:
         opaque = self.opaque = connection.expect(self)
         self.settled = False
         sender.window.enter(self)
-        sender.window.write(connection, self.frame(sender.template(queue), opaque))
+        # The connection sends everything of one pass of the loop together.
+        for part in self.frame(sender.template(queue), opaque):
+            connection.write(part)
 
     async def _prepare_and_launch(self, pause: float) -> None:
         sender = self.sender
@@ -270,7 +271,7 @@ class SingleSend(Send):
     key: str
     reconsume_times: int
 
-    def frame(self, template: SendTemplate, opaque: int) -> bytes:
+    def frame(self, template: SendTemplate, opaque: int) -> tuple[bytes, ...]:
         return template.single(
             opaque, self.body, self.properties, self.sys_flag, self.flag, self.reconsume_times
         )
@@ -287,8 +288,8 @@ class BatchSend(Send):
     body: bytes
     keys: list[str]
 
-    def frame(self, template: SendTemplate, opaque: int) -> bytes:
-        return template.batch(opaque, self.body)
+    def frame(self, template: SendTemplate, opaque: int) -> tuple[bytes, ...]:
+        return template.batch_head(opaque, len(self.body)), self.body
 
     def read(self, answer: Command, queue: MessageQueue) -> list[SendResult]:
         return read_batch(answer, self.keys, queue)
