@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_scenarios import Cluster, Driver
 
-from penstock.bench.golang import GoClient
-from penstock.bench.peer import INTEROP_OPTIONS, Peer
-from penstock.bench.penstockbroker import PenstockBroker
-from penstock.bench.rocketmq import RocketMQ
+pytest.register_assert_rewrite("client_scenarios")
+
+from client_scenarios import Cluster, Driver  # noqa: E402
+
+from penstock.bench.golang import GoClient  # noqa: E402
+from penstock.bench.peer import INTEROP_OPTIONS, Peer  # noqa: E402
+from penstock.bench.penstockbroker import PenstockBroker  # noqa: E402
+from penstock.bench.rocketmq import RocketMQ  # noqa: E402
 
 TOOLS = ("java", "mvn", "go")
 # Transactions are asked about soon, so that a test need not wait a minute.
