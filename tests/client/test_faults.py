@@ -9,8 +9,8 @@ import pytest
 
 from client.fakebroker import FakeBroker
 from penstock import Message
-from penstock.client import ClientSettings, Consumer, Producer, TransactionState
-from penstock.client.errors import ClientClosed, MessageIllegal, SystemBusy
+from penstock.client import ClientSettings, Consumer, MessageQueue, Producer, TransactionState
+from penstock.client.errors import BrokerError, ClientClosed, MessageIllegal, SystemBusy
 from penstock.client.received import ReceivedMessage
 from penstock.errors import ConnectionLost, RemotingError, RemotingTimeout
 from penstock.format.record import encode_record
@@ -239,5 +239,38 @@ def test_a_consumer_survives_pulls_that_are_refused_or_nonsense() -> None:
                     async with message:
                         assert message.body == b"at last"
                     break
+
+    run(work())
+
+
+def test_a_queue_is_read_on_when_its_new_place_could_not_be_kept() -> None:
+    pulled: list[int] = []
+    at_seven = asyncio.Event()
+
+    def pull(connection: Connection, request: Command) -> None:
+        pulled.append(int(request.fields["queueOffset"]))
+        if pulled[-1] == 7:
+            at_seven.set()
+
+    def members(connection: Connection, request: Command) -> Command:
+        return request.answer(body=b'{"consumerIdList":["%s"]}' % consumer.instance.client_id.encode())
+
+    handlers = {
+        11: pull,
+        38: members,
+        14: lambda connection, request: request.answer(0, {"offset": "0"}),
+        15: lambda connection, request: request.answer(1, remark="not now"),
+    }
+    consumer: Consumer
+
+    async def work() -> None:
+        nonlocal consumer
+        async with FakeBroker(handlers) as broker:
+            consumer = Consumer("g", "T", namesrv=broker.address, settings=QUICK)
+            async with consumer:
+                queue = (await consumer.wait_assigned())[0]
+                with pytest.raises(BrokerError, match="not now"):
+                    await consumer.seek(MessageQueue("T", queue.broker_name, 0), 7)
+                await at_seven.wait()
 
     run(work())

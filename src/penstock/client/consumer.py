@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
 
@@ -114,18 +115,24 @@ class Consumer(GroupMember[Delivery]):
         """
         if concurrency < 1:
             raise UsageError(f"a concurrency of {concurrency}")
+        loop = asyncio.get_running_loop()
         in_threads = not inspect.iscoroutinefunction(listener)
+        pool = ThreadPoolExecutor(concurrency, "penstock-listener") if in_threads else None
 
         async def work() -> None:
             async for message in self:
                 async with message:
-                    found = await asyncio.to_thread(listener, message) if in_threads else listener(message)
+                    found = await loop.run_in_executor(pool, listener, message) if pool else listener(message)
                     if inspect.isawaitable(found):
                         await found
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(work())
+        finally:
+            if pool is not None:
+                pool.shutdown(wait=False)
 
     async def close(self) -> None:
         """Stop handing out, wait (``close_timeout`` at most) for what is being handled, leave the group."""

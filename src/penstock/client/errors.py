@@ -12,6 +12,7 @@ from penstock.remoting import Command, ResponseCode
 
 __all__ = [
     "BrokerError",
+    "BrokerFailed",
     "BrokerNotFound",
     "BrokerUnavailable",
     "ClientClosed",
@@ -26,7 +27,6 @@ __all__ = [
     "RequestRefused",
     "RouteNotFound",
     "SystemBusy",
-    "SystemError_",
     "TopicNotExist",
     "refusal",
 ]
@@ -50,7 +50,7 @@ class BrokerError(RequestRefused):
     address: str = ""
 
 
-class SystemError_(BrokerError):
+class BrokerFailed(BrokerError):
     """Code 1: the broker failed at it; the remark has its own words."""
 
 
@@ -91,7 +91,7 @@ class ConsumerNotOnline(BrokerError):
 
 
 _CLASSES: dict[int, type[BrokerError]] = {
-    ResponseCode.SYSTEM_ERROR: SystemError_,
+    ResponseCode.SYSTEM_ERROR: BrokerFailed,
     ResponseCode.SYSTEM_BUSY: SystemBusy,
     ResponseCode.FLOW_CONTROL: SystemBusy,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: InvalidRequest,

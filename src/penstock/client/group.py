@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -227,8 +227,9 @@ class GroupMember(Generic[M]):
         fresh: ProcessQueue[M] = ProcessQueue(held.queue, offset, self.settings)
         fresh.locked_until = held.locked_until
         self.queues[held.queue] = fresh
-        await self.offsets.write({held.queue: offset}, wait=True)
         self._start_pulling(fresh)
+        # Last, as it may fail: the queue is read from its new place in any case, and its offset kept later.
+        await self.offsets.write({held.queue: offset}, wait=True)
 
     # -- what a subclass says -----------------------------------------------------------------------------
 
@@ -397,11 +398,14 @@ class GroupMember(Generic[M]):
         async with self._assigning:
             for queue, offset in offsets.items():
                 if held := self.queues.get(queue):
-                    await self._move(held, offset)
+                    try:
+                        await self._move(held, offset)
+                    except PenstockError as error:
+                        log.warning("offset %d of %s not kept yet: %s", offset, queue, error)
 
     # -- pulls --------------------------------------------------------------------------------------------
 
-    def spawn(self, work: Any) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run in the background until the close."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)

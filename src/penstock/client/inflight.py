@@ -70,10 +70,11 @@ class InFlight:
         self._live.discard(pending)
         self.count -= 1
         self.bytes -= pending.size
-        if self._waiters and self.has_room:
+        while self._waiters and self.has_room:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                break
 
     def close(self, error: PenstockError) -> None:
         """Fail everything that is under way or waits for room."""

@@ -15,7 +15,7 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,6 +23,7 @@ from penstock.client import consumer as _consumer
 from penstock.client import producer as _producer
 from penstock.client import pullconsumer as _pullconsumer
 from penstock.client.delivery import Delivery
+from penstock.client.errors import ClientClosed
 from penstock.client.group import GroupMember
 from penstock.client.pulling import PullResult
 from penstock.client.queue import MessageQueue
@@ -96,52 +97,89 @@ class _Face:
     ) -> None:
         self.close()
 
-    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _running(self) -> _LoopThread:
         if self._thread is None:
-            from penstock.client.errors import ClientClosed
-
             raise ClientClosed("the client is not started, or closed", hint="use it in `with`")
-        return self._thread.run(work())
+        return self._thread
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return self._running().run(work())
 
 
 class Producer(_Face):
     """Blocking face of :class:`penstock.client.Producer`."""
 
+    _client: _producer.Producer
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(lambda: _producer.Producer(*arguments, **options))
 
-    def send(self, message: Message, **options: Any) -> SendResult:
-        result: SendResult = self._run(lambda: self._client.send(message, **options))
-        return result
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        order_key: str | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        return self._run(
+            lambda: self._client.send(
+                message,
+                queue=queue,
+                order_key=order_key,
+                delay=delay,
+                deliver_at=deliver_at,
+                timeout=timeout,
+            )
+        )
 
-    def send_many(self, messages: Iterable[Message], **options: Any) -> list[SendResult]:
+    def send_many(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[SendResult]:
         """Send one by one, all in flight together; a result each, in order. The first error is raised."""
 
         async def work() -> list[SendResult]:
-            return list(
-                await asyncio.gather(*(self._client.send(message, **options) for message in messages))
-            )
+            sends = (self._client.send(message, timeout=timeout) for message in messages)
+            return list(await asyncio.gather(*sends))
 
         return self._run(work)
 
-    def send_soon(self, message: Message, **options: Any) -> concurrent.futures.Future[SendResult]:
+    def send_soon(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        order_key: str | None = None,
+        timeout: float | None = None,
+    ) -> concurrent.futures.Future[SendResult]:
         """Send without waiting; the future may be waited for from any thread."""
-        assert self._thread is not None
-        return asyncio.run_coroutine_threadsafe(self._client.send(message, **options), self._thread.loop)
+        work = self._client.send(message, queue=queue, order_key=order_key, timeout=timeout)
+        return asyncio.run_coroutine_threadsafe(work, self._running().loop)
 
-    def send_one_way(self, message: Message, **options: Any) -> None:
-        self._run(lambda: self._client.send_one_way(message, **options))
+    def send_one_way(
+        self, message: Message, *, queue: MessageQueue | None = None, order_key: str | None = None
+    ) -> None:
+        self._run(lambda: self._client.send_one_way(message, queue=queue, order_key=order_key))
 
-    def send_batch(self, messages: Iterable[Message], **options: Any) -> list[SendResult]:
-        return self._run(lambda: self._client.send_batch(messages, **options))
+    def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        order_key: str | None = None,
+        timeout: float | None = None,
+    ) -> list[SendResult]:
+        return self._run(
+            lambda: self._client.send_batch(messages, queue=queue, order_key=order_key, timeout=timeout)
+        )
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         return self._run(lambda: self._client.queues(topic))
 
     @contextmanager
-    def transaction(self, message: Message, **options: Any) -> Iterator[Transaction]:
+    def transaction(self, message: Message, *, timeout: float | None = None) -> Iterator[Transaction]:
         """Committed when the block ends, rolled back when it raises."""
-        entered = self._client.transaction(message, **options)
+        entered: Any = self._client.transaction(message, timeout=timeout)
         half: Transaction = self._run(entered.__aenter__)
         try:
             yield half
