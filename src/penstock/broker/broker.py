@@ -91,6 +91,7 @@ class Broker:
         self.draining = False
         self.closed_for_sends = False
         self._server: RemotingServer | None = None
+        self._host = self.config.advertised_host
         self._port = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writer: ThreadPoolExecutor | None = None
@@ -110,6 +111,7 @@ class Broker:
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         config = self.config
         self._port = config.listen_port or free_port(config.listen_host)
+        self._host = own_address() if self._host in ("0.0.0.0", "::") else self._host
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="penstock-state")
         loop = asyncio.get_running_loop()
         self.store = await loop.run_in_executor(self._writer, self._open_store)
@@ -286,10 +288,7 @@ class Broker:
     @property
     def address(self) -> str:
         """Where clients reach this broker."""
-        host = self.config.advertised_host
-        if host in ("0.0.0.0", "::"):
-            host = own_address()
-        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
 
     @property
     def namesrv_address(self) -> str:

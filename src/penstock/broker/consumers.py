@@ -10,6 +10,8 @@ from penstock.remoting import Connection
 
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
+GROUPS = "consumer groups"
+"""Of a connection's context: the groups it is a member of, so that its end costs no look at all others."""
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class Consumers:
         member = group.members.get(connection)
         changed = member is None
         group.members[connection] = Member(connection, client_id, language, version, self._now())
+        connection.context.setdefault(GROUPS, set()).add(name)
         if subscriptions is not None:
             changed = group.subscribe(subscriptions) or changed
         if changed and notify and message_model != BROADCASTING:
@@ -114,8 +117,9 @@ class Consumers:
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone: with it every group it was a member of."""
-        for group in list(self._groups.values()):
-            if connection in group.members:
+        for name in list(connection.context.get(GROUPS, ())):
+            group = self._groups.get(name)
+            if group is not None and connection in group.members:
                 self._drop(group, connection)
 
     def expire(self, seconds: float) -> list[Connection]:
@@ -131,6 +135,7 @@ class Consumers:
 
     def _drop(self, group: ConsumerGroup, connection: Connection) -> None:
         del group.members[connection]
+        connection.context[GROUPS].discard(group.name)
         if not group.members:
             self._groups.pop(group.name, None)
         elif group.message_model != BROADCASTING:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from penstock.remoting import Connection
 
+GROUPS = "producer groups"
+"""Of a connection's context: its client id in each of its groups; its end costs no look at others."""
+
 
 @dataclass(slots=True)
 class Producer:
@@ -37,23 +40,28 @@ class Producers:
         """Take a heartbeat of a producer."""
         members = self._groups.setdefault(group, {})
         members[connection] = Producer(connection, client_id, language, version, self._now())
+        connection.context.setdefault(GROUPS, {})[group] = client_id
         self._clients[client_id] = connection
 
     def unregister(self, group: str, client_id: str, connection: Connection) -> None:
         """A producer leaves by its own word."""
-        members = self._groups.get(group)
-        if members is not None and connection in members:
-            del members[connection]
-            if not members:
-                del self._groups[group]
-            self._forget_client(connection)
+        self._drop(group, connection)
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
-        for group, members in list(self._groups.items()):
-            if members.pop(connection, None) is not None and not members:
-                del self._groups[group]
-        self._forget_client(connection)
+        for group in list(connection.context.get(GROUPS, ())):
+            self._drop(group, connection)
+
+    def _drop(self, group: str, connection: Connection) -> None:
+        members = self._groups.get(group)
+        if members is None or members.pop(connection, None) is None:
+            return
+        if not members:
+            del self._groups[group]
+        known = connection.context[GROUPS]
+        client_id = known.pop(group)
+        if client_id not in known.values() and self._clients.get(client_id) is connection:
+            del self._clients[client_id]
 
     def expire(self, seconds: float) -> list[Connection]:
         """Forget producers that sent no heartbeat for so long; their connections, to be closed."""
@@ -83,9 +91,3 @@ class Producers:
         """The connection of a client id that some producer group knows."""
         connection = self._clients.get(client_id)
         return None if connection is None or connection.closed else connection
-
-    def _forget_client(self, connection: Connection) -> None:
-        if any(connection in members for members in self._groups.values()):
-            return
-        for client_id in [name for name, known in self._clients.items() if known is connection]:
-            del self._clients[client_id]
