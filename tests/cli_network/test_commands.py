@@ -84,6 +84,8 @@ def test_groups_are_made_shown_moved_and_removed(command: Command, penstock_brok
     assert command("group", "create", "kitchen", "--retries", "5", "--json").code == 0
     listed = {group["group"]: group for group in command("group", "list", "--json").json["groups"]}
     assert listed["kitchen"]["retry_max_times"] == 5
+    assert "TOOLS_CONSUMER" not in listed
+    assert "TOOLS_CONSUMER" in command("group", "list", "--all").out
     with Consumer("kitchen", "orders", namesrv=penstock_broker.namesrv, start="earliest") as consumer:
         for _ in range(3):
             message = consumer.next(30)

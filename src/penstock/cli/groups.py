@@ -21,16 +21,22 @@ def group() -> None:
 
 
 @app.command("list")
-def list_groups(namesrv: NameServer = None, as_json: Json = False) -> None:
+def list_groups(
+    namesrv: NameServer = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those of the system.")] = False,
+    as_json: Json = False,
+) -> None:
     """Every group with its lag and how many clients are connected."""
     from penstock.cli.network import run, show_table
     from penstock.cli.output import write_json
-    from penstock.client.admin import Admin
+    from penstock.client.admin import SYSTEM_GROUPS, Admin
 
     async def ask() -> list[dict[str, Any]]:
         rows = []
         async with Admin(namesrv) as admin:
             for name, settings in (await admin.groups()).items():
+                if name in SYSTEM_GROUPS and not everything:
+                    continue
                 progress = await admin.progress(name)
                 members = await admin.members(name)
                 rows.append(

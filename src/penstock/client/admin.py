@@ -27,6 +27,14 @@ from penstock.remoting import Command, RequestCode, ResponseCode
 READ_WRITE = 6
 EARLIEST, LATEST = 0, -1
 
+SYSTEM_GROUPS = frozenset(
+    {
+        *("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_RMQ_SYS_TRANS"),
+        *("CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER"),
+    }
+)
+"""Groups that every broker has from its start (protocol 3.5)."""
+
 
 @dataclass(frozen=True)
 class QueueState:
