@@ -189,3 +189,20 @@ def test_sigterm_leaves_a_clean_store_with_every_acknowledged_message(tmp_path: 
     stored = bodies(tmp_path)
     assert set(acknowledged) <= set(stored)
     assert len(set(stored)) == len(stored)
+
+
+def test_one_way_requests_do_not_pay_off_what_is_owed_to_others(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        await client.send("T")
+        held = asyncio.create_task(client.pull("T", 1, flags=6))
+        await until(lambda: len(broker.holding) == 1)
+        await client.oneway(310, send_fields("T", queue=1), b"quiet")
+        await client.oneway(37, {"commitLogOffset": "0", "tranStateTableOffset": "0", "producerGroup": "P"})
+        assert (await client.send("T", queue=2)).code == 0
+        (connection,) = broker.connections
+        assert connection.owed == 1
+        await client.send("T")
+        await held
+        assert connection.owed == 0
+
+    play(tmp_path, scene)

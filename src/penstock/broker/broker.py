@@ -306,6 +306,11 @@ class Broker:
         return f"http://{self.address.rpartition(':')[0]}:{self._http.port}/"
 
     @property
+    def connections(self) -> list[Connection]:
+        """The clients that are connected now."""
+        return [] if self._server is None else list(self._server.connections)
+
+    @property
     def connection_count(self) -> int:
         return 0 if self._server is None else len(self._server.connections)
 

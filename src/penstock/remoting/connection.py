@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
             response.flag |= RESPONSE_FLAG
             response.binary = request.binary
             self._write(encode(response, request.opaque))
-        self._settle()
+            self._settle()
 
     def reply_parts(self, request: Command, response: Command, parts: Sequence[Buffer]) -> None:
         """Answer with a body given in pieces, which are written as they are: a pull's slices of the log."""
@@ -138,19 +138,18 @@ class Connection(asyncio.Protocol):
             response.binary = request.binary
             size = sum(len(part) for part in parts)
             self.reply_raw(request, [encode_head(response, size, request.opaque), *parts])
-        else:
-            self._settle()
 
     def reply_raw(self, request: Command, frame: Sequence[Buffer]) -> None:
         """Answer with a frame that is encoded already (``_native.wireout``), in one piece or several."""
         if not request.flag & ONEWAY_FLAG:
             for piece in frame:
                 self._write(piece)
-        self._settle()
+            self._settle()
 
     def forget(self, request: Command) -> None:
         """Say that this request will not be answered (a held pull at shutdown): a drain need not wait."""
-        self._settle()
+        if not request.flag & ONEWAY_FLAG:
+            self._settle()
 
     def call_soon(self, command: Command, timeout: float) -> asyncio.Future[Command]:
         """Send a request now and return the future of its answer, which fails after ``timeout`` seconds."""
@@ -308,7 +307,8 @@ class Connection(asyncio.Protocol):
             if future is not None and not future.done():
                 future.set_result(command)
             return
-        self.owed += 1
+        if not command.flag & ONEWAY_FLAG:
+            self.owed += 1
         handler = self.handlers.get(command.code)
         if handler is None:
             remark = f" request type {command.code} not supported"
@@ -322,8 +322,6 @@ class Connection(asyncio.Protocol):
                 task = self._loop.create_task(self._finish(command, result))  # type: ignore[arg-type]
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            elif command.flag & ONEWAY_FLAG:
-                self._settle()
             # Otherwise the handler answers later through reply().
         except Exception as error:
             self.reply(command, failure(command, error))
@@ -333,8 +331,6 @@ class Connection(asyncio.Protocol):
             response = await result
             if response is not None:
                 self.reply(command, response)
-            elif command.flag & ONEWAY_FLAG:
-                self._settle()
         except Exception as error:
             self.reply(command, failure(command, error))
 

@@ -44,7 +44,7 @@ class ColdReads:
         Costs one look at the queue while the messages are young.
         """
         log = self._log
-        if not _NOWAIT or log.max_offset - log.min_offset <= self.hot_bytes:
+        if not _NOWAIT or offset < 0 or log.max_offset - log.min_offset <= self.hot_bytes:
             return []
         queue = self._queues.find(topic, queue_id)
         first = queue.unit(offset) if queue is not None else None
