@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
@@ -25,7 +24,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Do the work of a command."""
-    return asyncio.run(work)
+    from penstock.remoting.loop import run as run_on_loop
+
+    return run_on_loop(work)
 
 
 def moment_ms(text: str, name: str) -> int:

@@ -31,6 +31,7 @@ from penstock.client.received import ReceivedMessage
 from penstock.client.sendresult import SendResult
 from penstock.client.transaction import Transaction
 from penstock.message import Message
+from penstock.remoting.loop import new_event_loop
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class _LoopThread:
     """An event loop in a thread of its own, for one client."""
 
     def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from penstock.broker import Broker
 from penstock.config import BrokerConfig, StoreConfig
 from penstock.errors import PenstockError
+from penstock.remoting.loop import new_event_loop
 
 if TYPE_CHECKING:
     from penstock.store.messagestore import MessageStore
@@ -86,7 +87,7 @@ class RunningBroker:
         if self._thread is not None:
             raise PenstockError("the broker runs already")
         broker = Broker(BrokerConfig(store_path=str(self.path), **self._settings))
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="penstock-test-broker", daemon=True
         )
