@@ -1,14 +1,18 @@
 """The compiled readers of headers and properties say what the plain ones say."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock._native.batchbody import split_batch
 from penstock._native.pullheader import read_pull
 from penstock._native.sendheader import LONG, SHORT, finish_properties, read_header
 from penstock.broker import pullheader, sendheader
 from penstock.broker.properties import PropertyRules, parse_text
 from penstock.config import BrokerConfig
 from penstock.errors import RequestRefused
+from penstock.format.batch import BatchBlock, decode_client_batch, encode_client_batch
+from penstock.format.malformed import Malformed
 from penstock.message import parse_properties
 
 RULES = PropertyRules(BrokerConfig())
@@ -88,3 +92,31 @@ def test_finished_properties_read_back_as_the_plain_way_makes_them(text: str) ->
     assert not quick[2] or plain[2]
     for asking in ("DELAY", "TRAN_MSG"):
         assert quick[2] or asking not in parse_text(text)
+
+
+BLOCKS = st.lists(
+    st.builds(
+        BatchBlock,
+        body=st.binary(max_size=40),
+        properties_bytes=st.binary(max_size=40),
+        flag=st.integers(-(2**31), 2**31 - 1),
+    ),
+    max_size=4,
+)
+
+
+@given(BLOCKS, st.integers(0, 30), st.binary(max_size=30))
+def test_a_batch_is_taken_apart_as_the_plain_way_does(
+    blocks: list[BatchBlock], cut: int, junk: bytes
+) -> None:
+    whole = encode_client_batch(blocks)
+    for data in (whole, whole[: len(whole) - cut], whole + junk, junk):
+        try:
+            expected = [
+                (block.flag, block.body, block.properties_bytes) for block in decode_client_batch(data)
+            ]
+        except Malformed:
+            with pytest.raises(ValueError, match="bytes"):
+                split_batch(data)
+        else:
+            assert split_batch(memoryview(data)) == expected

@@ -8,9 +8,9 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
+from penstock._native.batchbody import split_batch
 from penstock._native.sendheader import finish_properties
 from penstock._native.wireout import send_answer
-from penstock.broker.batchbody import BadBatch, batch_items
 from penstock.broker.names import FAQ, topic_fault
 from penstock.broker.properties import PropertyRules, parse_text
 from penstock.broker.putanswer import failure, flush_failure, refusal
@@ -342,22 +342,17 @@ class Sending:
         sys_flag = header.sys_flag | (MULTI_TAGS_FLAG if topic.filter_type == MULTI_TAG else 0)
         born_host = self._broker.born_host(connection)
         try:
-            messages = [
-                Message(
-                    name,
-                    body,
-                    queue_id=header.queue_id,
-                    flag=flag,
-                    sys_flag=sys_flag,
-                    born_timestamp=header.born_timestamp,
-                    born_host=born_host,
-                    reconsume_times=header.reconsume_times,
-                    raw_properties=properties,
-                )
-                for flag, body, properties in batch_items(request.body)
-            ]
-        except BadBatch as error:
+            items = split_batch(request.body)
+        except ValueError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the batch is damaged: {error}") from None
+        queue_id, born, times = header.queue_id, header.born_timestamp, header.reconsume_times
+        messages = [
+            Message(
+                *(name, body, None, None, queue_id, None, None, flag, sys_flag, born, born_host, None),
+                *(times, 0, 0, True, properties),
+            )
+            for flag, body, properties in items
+        ]
         key = common.get(PROPERTY_UNIQUE_KEY)
         if topic.attributes.get("queue.type") == "BatchCQ" and key:
             return self._put_inner_batch(connection, request, header, common, len(messages), messages[0])
