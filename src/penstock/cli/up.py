@@ -49,6 +49,8 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print one object instead of text.")] = False,
 ) -> None:
     """Run a broker until it is told to stop (Ctrl+C, SIGTERM)."""
+    import gc
+
     from penstock.broker import Broker
     from penstock.cli.output import write_json
     from penstock.config import load_broker_config
@@ -76,6 +78,9 @@ def up(
                 write_json(facts(broker))
             else:
                 print(banner(broker), flush=True)
+            # What there is now stays: the collector need not look at it again and again while messages wait.
+            gc.collect()
+            gc.freeze()
             await until_stopped()
             if not as_json:
                 print("stopping: answering what is owed, then flushing", flush=True)
