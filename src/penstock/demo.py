@@ -1,29 +1,34 @@
-"""``make demo``: the store from end to end in a few seconds, then Spark over it where there is a Java."""
+"""``make demo``: a broker from end to end in seconds, then Spark over its store where there is a Java."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from penstock import Message, StoreConfig
-from penstock.errors import SparkUnavailable
-from penstock.store.messagestore import MessageStore
-from penstock.store.opening import open_writable
+from penstock.bench.penstockbroker import PenstockBroker
+from penstock.client import Consumer, Producer
+from penstock.errors import PenstockError, SparkUnavailable
+from penstock.message import Message
 from penstock.store.verify import verify_store
 
-# Small files, so that a few seconds of writing roll over several of them.
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=4 << 20,
-    mapped_file_size_consume_queue=20_000,
-    max_hash_slot_num=50_000,
-    max_index_num=200_000,
-)
+# Small files, so that a few seconds of sending roll over several of them.
+SETTINGS: dict[str, object] = {
+    "mappedFileSizeCommitLog": 4 << 20,
+    "mappedFileSizeConsumeQueue": 20_000,
+    "maxHashSlotNum": 50_000,
+    "maxIndexNum": 200_000,
+}
 TOPICS = ("orders", "payments", "shipping")
+MESSAGES = 3000
+KILLED_AFTER = 20_000
+IN_FLIGHT = 512
 REPORT = "penstock-demo.html"
 QUERY = """
 select topic, tags, count(*) as messages, count(distinct queueId) as queues, sum(length(body)) as bytes
@@ -32,17 +37,13 @@ from messages group by topic, tags order by topic, tags
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; ``--store``: without its Spark part; ``--writer PATH``: be the child that is killed."""
+    """Run the demo; ``--store``: without its Spark part."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["--writer"]:
-        _write_until_killed(given[1])
-        return 0
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
-        path = str(Path(folder) / "store")
-        fine, records = _show_store(path)
+        fine, records = show_broker(Path(folder))
         if given != ["--store"]:
             try:
-                fine = show_spark(path, records) and fine
+                fine = show_spark(str(Path(folder) / "store"), records) and fine
             except SparkUnavailable as error:
                 print(f"\nThe Spark part is left out: {error}.")
         return 0 if fine else 1
@@ -52,95 +53,104 @@ def _say(what: str, result: str) -> None:
     print(f"  {what:<34} {result}", flush=True)
 
 
-def _show_store(path: str) -> tuple[bool, int]:
-    """Write, read, find, be killed, recover; whether all is well, and how many records there are."""
-    print("Penstock: a durable message log that keeps Apache RocketMQ's bytes\n")
-    with open_writable(path, config=CONFIG) as store:
-        _put_and_read(store)
-    acked = _kill_a_writer(path)
-    lost, doubled = _recover(path, acked)
-    report = verify_store(path)
+@contextmanager
+def _timed() -> Iterator[list[float]]:
+    took = [0.0]
+    begin = time.monotonic()
+    yield took
+    took[0] = time.monotonic() - begin
+
+
+def show_broker(folder: Path) -> tuple[bool, int]:
+    """Send, consume, be killed, recover; whether all is well, and how many records the store has."""
+    print("Penstock: a message broker that RocketMQ's clients and files fit\n")
+    with PenstockBroker(folder, settings=SETTINGS) as broker:
+        _say("penstock up", f"listens after {broker.start_seconds:.2f} s; name server {broker.namesrv}")
+        asyncio.run(_send_and_consume(broker.namesrv))
+        acked = asyncio.run(_send_until_killed(broker))
+        _say("kill -9 the broker while it stores", f"after {len(acked)} acknowledgements")
+        broker.stop(kill=True)
+        broker.start()
+        stored = asyncio.run(_read_all(broker.namesrv, "killed", len(acked)))
+        lost, doubled = len(acked - set(stored)), len(stored) - len(set(stored))
+        _say("penstock up again", f"after {broker.start_seconds:.2f} s; {lost} lost, {doubled} doubled")
+    report = verify_store(str(folder / "store"))
     _say(
-        "verify the whole directory",
+        "verify the store it left",
         f"{report.records} records, {report.units} queue units, {report.index_entries} index entries: "
         + ("healthy" if report.healthy else f"{report.fault_count} faults"),
     )
     fine = report.healthy and not lost and not doubled
-    print(
-        "\n"
-        + ("Everything that was acknowledged is there, once and in order." if fine else "SOMETHING IS WRONG.")
-    )
+    print("\n" + ("Everything that was acknowledged is there, once." if fine else "SOMETHING IS WRONG."))
     return fine, report.records
 
 
-def _put_and_read(store: MessageStore) -> None:
-    begin = time.monotonic()
-    count = 3000
-    batch = [
-        Message(
-            TOPICS[n % 3],
-            f"{TOPICS[n % 3]} number {n}".encode(),
-            tags="demo",
-            keys=f"key-{n}",
-            queue_id=n % 2,
-        )
-        for n in range(count)
-    ]
-    for start in range(0, count, 64):
-        store.put_many(batch[start : start + 64])
-    took = time.monotonic() - begin
-    _say("put into three topics, synced", f"{count} messages in {took:.2f} s, on disk when acknowledged")
-    store.wait_visible()
-    result = store.get("orders", 0, 0, 3)
-    bodies = ", ".join(repr(message.body.decode()) for message in result.messages)
-    _say("get orders, queue 0, offset 0", f"{result.status}: {bodies}")
-    found = store.query("payments", "key-1000")
-    _say("find payments by key 'key-1000'", ", ".join(message.body.decode() for message in found))
+async def _send_and_consume(namesrv: str) -> None:
+    def message(n: int) -> Message:
+        topic = TOPICS[n % 3]
+        return Message(topic, f"{topic} number {n}".encode(), tags="demo", keys=f"key-{n}")
+
+    async with Producer("demo", namesrv=namesrv) as producer:
+        with _timed() as took:
+            for start in range(0, MESSAGES, IN_FLIGHT):
+                numbers = range(start, min(start + IN_FLIGHT, MESSAGES))
+                await asyncio.gather(*(producer.send(message(n)) for n in numbers))
+        _say("send to three topics, synced", f"{MESSAGES} messages in {took[0]:.2f} s, on disk when answered")
+        async with Consumer("demo", list(TOPICS), namesrv=namesrv, start="earliest") as consumer:
+            with _timed() as took:
+                seen = await _take(consumer, MESSAGES)
+            _say(
+                "consume them in a group",
+                f"{len(set(seen))} in {took[0]:.2f} s with joining, first {seen[0]!r}",
+            )
+            with _timed() as took:
+                await producer.send(Message("orders", b"one more"))
+                (last,) = await _take(consumer, 1)
+            _say("one more, synced and delivered", f"{last!r} after {took[0] * 1000:.1f} ms")
 
 
-def _kill_a_writer(path: str) -> list[int]:
-    """Start a process that writes as fast as it can; SIGKILL it in the middle. What it was told is stored."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "penstock.demo", "--writer", path], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    acked: list[int] = []
-    for line in child.stdout:
-        acked.append(int(line))
-        if len(acked) == 20_000:
-            os.kill(child.pid, signal.SIGKILL)
-            break
-    # Lines that were in the pipe when it died are acknowledgements too.
-    acked += [int(line) for line in child.stdout if line.endswith("\n")]
-    child.wait()
-    _say("kill -9 a process while it writes", f"after {len(acked)} acknowledgements")
-    return acked
+async def _take(consumer: Consumer, count: int) -> list[str]:
+    seen = []
+    for _ in range(count):
+        async with await anext(consumer) as message:
+            seen.append(message.body.decode())
+    return seen
 
 
-def _write_until_killed(path: str) -> None:
-    with open_writable(path, config=CONFIG) as store:
-        number = 0
+async def _read_all(namesrv: str, topic: str, count: int) -> list[str]:
+    """Read a topic from the beginning until so many messages came and no more follow at once."""
+    seen: list[str] = []
+    async with Consumer("demo-after", topic, namesrv=namesrv, start="earliest") as consumer:
         while True:
-            batch = [
-                Message("killed", b"%d" % n, keys=f"n{n}", queue_id=0) for n in range(number, number + 64)
-            ]
-            results = store.put_many(batch)
-            lines = [f"{number + i}\n" for i, result in enumerate(results) if result.status == "PUT_OK"]
-            sys.stdout.write("".join(lines))
-            sys.stdout.flush()
-            number += 64
+            try:
+                patience = 30.0 if len(set(seen)) < count else 1.0
+                message = await asyncio.wait_for(anext(consumer), patience)
+            except TimeoutError:
+                return seen
+            async with message:
+                seen.append(message.body.decode())
 
 
-def _recover(path: str, acked: list[int]) -> tuple[int, int]:
-    """Open again and count: acknowledged messages that are missing, and those that are there twice."""
-    begin = time.monotonic()
-    with open_writable(path, config=CONFIG) as store:
-        took = time.monotonic() - begin
-        stored = [int(message.body) for message in store.follow("killed", wait=False)]
-        in_order = stored == sorted(stored)
-        lost, doubled = len(set(acked) - set(stored)), len(stored) - len(set(stored))
-        _say("open again: recovery", f"{took:.2f} s; {len(stored)} messages, {lost} lost, {doubled} doubled")
-        return lost + (not in_order), doubled
+async def _send_until_killed(broker: PenstockBroker) -> set[str]:
+    """Send as fast as it goes and SIGKILL the broker in the middle. What it had answered by then."""
+    acked: set[str] = set()
+
+    async with Producer("demo", namesrv=broker.namesrv) as producer:
+        numbers = iter(range(10**9))
+
+        async def send() -> None:
+            for n in numbers:
+                body = f"{n}"
+                try:
+                    await producer.send(Message("killed", body.encode(), keys=f"n{n}"), timeout=2)
+                except PenstockError:
+                    return
+                acked.add(body)
+                if len(acked) == KILLED_AFTER:
+                    os.kill(broker.pid, signal.SIGKILL)
+
+        await asyncio.gather(*(send() for _ in range(IN_FLIGHT)))
+    return acked
 
 
 def show_spark(path: str, records: int) -> bool:

@@ -23,7 +23,7 @@ def test_the_demo_counts_the_same_in_sql_and_jobs_and_writes_its_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the demo ends the session that it asked for
-    with open_writable(tmp_path / "store", config=demo.CONFIG) as store:
+    with open_writable(tmp_path / "store") as store:
         store.put_many([Message(("orders", "payments")[n % 2], b"%d" % n) for n in range(30)])
         store.wait_visible()
     assert demo.show_spark(str(tmp_path / "store"), 30)
@@ -40,7 +40,7 @@ def test_the_demo_without_java_says_what_is_left_out(
     def unavailable(path: str, records: int) -> bool:
         raise SparkUnavailable("there is no Java on this machine", hint="install one")
 
-    monkeypatch.setattr(demo, "_show_store", lambda path: (True, 0))
+    monkeypatch.setattr(demo, "show_broker", lambda folder: (True, 0))
     monkeypatch.setattr(demo, "show_spark", unavailable)
     assert demo.main([]) == 0
     assert "left out: there is no Java on this machine (install one)." in capsys.readouterr().out
