@@ -8,25 +8,23 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock._native.batchbody import split_batch
 from penstock._native.sendheader import finish_properties
 from penstock._native.wireout import send_answer
+from penstock.broker.batching import Batching, TooLarge
 from penstock.broker.names import FAQ, topic_fault
 from penstock.broker.properties import PropertyRules, parse_text
 from penstock.broker.putanswer import failure, flush_failure, refusal
 from penstock.broker.sendheader import LONG, SHORT, SendHeader, send_header
 from penstock.broker.topics import MULTI_TAG, PERM_WRITE, TopicConfig
 from penstock.errors import PenstockError, RequestRefused
-from penstock.message import Message, encode_properties
+from penstock.message import Message
 from penstock.message.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_INNER_NUM,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_PREPARED,
-    PROPERTY_UNIQUE_KEY,
 )
-from penstock.message.sysflag import INNER_BATCH_FLAG, MULTI_TAGS_FLAG, NEED_UNWRAP_FLAG, TRANSACTION_MASK
-from penstock.message.topic import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX, TIMER_TOPIC, TOPIC_MAX_LENGTH
+from penstock.message.sysflag import MULTI_TAGS_FLAG
+from penstock.message.topic import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX, TIMER_TOPIC
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
 from penstock.remoting.command import decode
 from penstock.store.retry import dead_letter_topic, redirect_exhausted
@@ -65,6 +63,7 @@ class Sending:
         self._awaited_file = broker.store.awaited_file
         self._append = broker.store.append_plain
         self._room = 0
+        self._batching = Batching(self, broker)
         self._unsaved: dict[str, asyncio.Future[None]] = {}
         self._parked: deque[tuple[Connection, Command, SendHeader, TopicConfig]] = deque()
         # Topics that nothing is special about, and how many queues each has: most messages go the short way.
@@ -223,7 +222,7 @@ class Sending:
     ) -> Command | None:
         try:
             if header.batch:
-                return self._put_batch(connection, request, header, topic)
+                return self._batching.put(connection, request, header, topic)
             return self._put(connection, request, header, topic)
         except PenstockError as error:
             return self._failed(request, error)
@@ -260,7 +259,7 @@ class Sending:
         )
         result = self._append(message)
         if not result.ok:
-            return self._refused(request, result)
+            return self.refused(request, result)
         broker.dispatching.appended((topic, queue_id))
         broker.stats.count_put(topic, 1, result.size)
         frame = send_answer(
@@ -309,7 +308,7 @@ class Sending:
                 message = prepare_half(message, self._store)
         result = self._store.append(message, hooks=asks and not half)
         if not result.ok:
-            return self._refused(request, result)
+            return self.refused(request, result)
         fields = {
             "msgId": result.message_id or "",
             "queueId": str(header.queue_id),
@@ -322,96 +321,7 @@ class Sending:
             self._add_recall_handle(fields, header, result, key)
         self._broker.dispatching.appended((result.topic or "", result.queue_id))
         self._broker.stats.count_put(header.topic, 1, result.size)
-        return self._answer(connection, request, request.answer(0, fields), result.end_offset, waits)
-
-    def _put_batch(
-        self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig
-    ) -> Command | None:
-        name = header.topic
-        common = parse_text(header.properties) if header.properties else {}
-        if len(name) > TOPIC_MAX_LENGTH:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(name)}")
-        if name.startswith(RETRY_TOPIC_PREFIX):
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {name}"
-            )
-        if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in common:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor part of a transaction"
-            )
-        sys_flag = header.sys_flag | (MULTI_TAGS_FLAG if topic.filter_type == MULTI_TAG else 0)
-        born_host = self._broker.born_host(connection)
-        try:
-            items = split_batch(request.body)
-        except ValueError as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the batch is damaged: {error}") from None
-        queue_id, born, times = header.queue_id, header.born_timestamp, header.reconsume_times
-        messages = [
-            Message(
-                *(name, body, None, None, queue_id, None, None, flag, sys_flag, born, born_host, None),
-                *(times, 0, 0, True, properties),
-            )
-            for flag, body, properties in items
-        ]
-        key = common.get(PROPERTY_UNIQUE_KEY)
-        if topic.attributes.get("queue.type") == "BatchCQ" and key:
-            return self._put_inner_batch(connection, request, header, common, len(messages), messages[0])
-        if len(request.body) > self._store.config.max_message_size:
-            return self._refused(request, _TooLarge())
-        results = self._store.append_many(messages)
-        if not results.ok:
-            return self._refused(request, next(each for each in results if not each.ok))
-        fields = {
-            "msgId": ",".join([each.message_id or "" for each in results]),
-            "queueId": str(header.queue_id),
-            "queueOffset": str(results[0].queue_offset),
-            "MSG_REGION": self._region,
-            "TRACE_ON": self._trace_on,
-        }
-        if key:
-            fields["transactionId"] = key
-        self._broker.dispatching.appended((name, header.queue_id), len(messages))
-        self._broker.stats.count_put(name, len(messages), len(request.body))
-        waits = common.get("WAIT", "").lower() != "false"
-        return self._answer(connection, request, request.answer(0, fields), results.end_offset, waits)
-
-    def _put_inner_batch(
-        self,
-        connection: Connection,
-        request: Command,
-        header: SendHeader,
-        common: dict[str, str],
-        count: int,
-        first: Message,
-    ) -> Command | None:
-        """A batch for a topic with batch queues is one record, which consumers take apart."""
-        properties = {**common, **parse_text(self.rules.finish("")[0].decode())}
-        properties[PROPERTY_UNIQUE_KEY] = common[PROPERTY_UNIQUE_KEY]
-        properties[PROPERTY_INNER_NUM] = str(count)
-        message = Message(
-            header.topic,
-            request.body,
-            queue_id=header.queue_id,
-            flag=header.flag,
-            sys_flag=first.sys_flag | INNER_BATCH_FLAG | NEED_UNWRAP_FLAG,
-            born_timestamp=header.born_timestamp,
-            born_host=first.born_host,
-            raw_properties=encode_properties(properties),
-        )
-        result = self._store.append(message, hooks=False)
-        if not result.ok:
-            return self._refused(request, result)
-        fields = {
-            "msgId": result.message_id or "",
-            "queueId": str(header.queue_id),
-            "queueOffset": str(result.queue_offset),
-            "transactionId": common[PROPERTY_UNIQUE_KEY],
-            "batchUniqId": common[PROPERTY_UNIQUE_KEY],
-            **self.marks,
-        }
-        self._broker.dispatching.appended((header.topic, header.queue_id))
-        self._broker.stats.count_put(header.topic, count, result.size)
-        return self._answer(connection, request, request.answer(0, fields), result.end_offset, True)
+        return self.answer(connection, request, request.answer(0, fields), result.end_offset, waits)
 
     def _retried(self, request: Command, header: SendHeader, message: Message) -> Message:
         """A consumer's own send to its retry topic: the message, or its way to the dead letters."""
@@ -460,7 +370,8 @@ class Sending:
 
     # -- answering ----------------------------------------------------------------------------------------
 
-    def _refused(self, request: Command, result: PutResult | _TooLarge) -> Command:
+    def refused(self, request: Command, result: PutResult | TooLarge) -> Command:
+        """The answer to a message that the store did not take."""
         self._broker.stats.put_failures += 1
         code, remark = refusal(self._store, result)
         return request.answer(code, dict(self.marks), remark=remark)
@@ -473,7 +384,7 @@ class Sending:
         code, remark = failure(error)
         return request.answer(code, dict(self.marks), remark=remark)
 
-    def _answer(
+    def answer(
         self, connection: Connection, request: Command, answer: Command, end_offset: int, waits: bool
     ) -> Command | None:
         """The answer now, or when the message is on disk."""
@@ -535,10 +446,3 @@ class _Ack:
         else:
             answer = self.request.answer(code, dict(self.sending.marks), remark=remark)
         self.connection.reply(self.request, answer)
-
-
-class _TooLarge:
-    """The result of a batch that is larger than a message may be."""
-
-    status = "MESSAGE_ILLEGAL"
-    reason = "the batch is too large"

@@ -1,0 +1,124 @@
+"""Batches: many messages of one send, each a record of its own (protocol 4.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock._native.batchbody import split_batch
+from penstock.broker.properties import parse_text
+from penstock.broker.sendheader import SendHeader
+from penstock.broker.topics import MULTI_TAG, TopicConfig
+from penstock.errors import RequestRefused
+from penstock.message import Message, encode_properties
+from penstock.message.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_INNER_NUM, PROPERTY_UNIQUE_KEY
+from penstock.message.sysflag import INNER_BATCH_FLAG, MULTI_TAGS_FLAG, NEED_UNWRAP_FLAG, TRANSACTION_MASK
+from penstock.message.topic import RETRY_TOPIC_PREFIX, TOPIC_MAX_LENGTH
+from penstock.remoting import Command, Connection, ResponseCode
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.sending import Sending
+
+
+class TooLarge:
+    """The result of a batch that is larger than a message may be."""
+
+    status = "MESSAGE_ILLEGAL"
+    reason = "the batch is too large"
+
+
+class Batching:
+    """Takes batches from producers. The checks of a send are behind it."""
+
+    def __init__(self, sending: Sending, broker: Broker) -> None:
+        self._sending = sending
+        self._broker = broker
+        self._store = broker.store
+
+    def put(
+        self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig
+    ) -> Command | None:
+        name = header.topic
+        common = parse_text(header.properties) if header.properties else {}
+        if len(name) > TOPIC_MAX_LENGTH:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(name)}")
+        if name.startswith(RETRY_TOPIC_PREFIX):
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {name}"
+            )
+        if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in common:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor part of a transaction"
+            )
+        sys_flag = header.sys_flag | (MULTI_TAGS_FLAG if topic.filter_type == MULTI_TAG else 0)
+        born_host = self._broker.born_host(connection)
+        try:
+            items = split_batch(request.body)
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the batch is damaged: {error}") from None
+        queue_id, born, times = header.queue_id, header.born_timestamp, header.reconsume_times
+        messages = [
+            Message(
+                *(name, body, None, None, queue_id, None, None, flag, sys_flag, born, born_host, None),
+                *(times, 0, 0, True, properties),
+            )
+            for flag, body, properties in items
+        ]
+        key = common.get(PROPERTY_UNIQUE_KEY)
+        if topic.attributes.get("queue.type") == "BatchCQ" and key:
+            return self._put_inner_batch(connection, request, header, common, len(messages), messages[0])
+        if len(request.body) > self._store.config.max_message_size:
+            return self._sending.refused(request, TooLarge())
+        results = self._store.append_many(messages)
+        if not results.ok:
+            return self._sending.refused(request, next(each for each in results if not each.ok))
+        fields = {
+            "msgId": ",".join([each.message_id or "" for each in results]),
+            "queueId": str(header.queue_id),
+            "queueOffset": str(results[0].queue_offset),
+            **self._sending.marks,
+        }
+        if key:
+            fields["transactionId"] = key
+        self._broker.dispatching.appended((name, header.queue_id), len(messages))
+        self._broker.stats.count_put(name, len(messages), len(request.body))
+        waits = common.get("WAIT", "").lower() != "false"
+        return self._sending.answer(connection, request, request.answer(0, fields), results.end_offset, waits)
+
+    def _put_inner_batch(
+        self,
+        connection: Connection,
+        request: Command,
+        header: SendHeader,
+        common: dict[str, str],
+        count: int,
+        first: Message,
+    ) -> Command | None:
+        """A batch for a topic with batch queues is one record, which consumers take apart."""
+        properties = {**common, **parse_text(self._sending.rules.finish("")[0].decode())}
+        properties[PROPERTY_UNIQUE_KEY] = common[PROPERTY_UNIQUE_KEY]
+        properties[PROPERTY_INNER_NUM] = str(count)
+        message = Message(
+            header.topic,
+            request.body,
+            queue_id=header.queue_id,
+            flag=header.flag,
+            sys_flag=first.sys_flag | INNER_BATCH_FLAG | NEED_UNWRAP_FLAG,
+            born_timestamp=header.born_timestamp,
+            born_host=first.born_host,
+            raw_properties=encode_properties(properties),
+        )
+        result = self._store.append(message, hooks=False)
+        if not result.ok:
+            return self._sending.refused(request, result)
+        fields = {
+            "msgId": result.message_id or "",
+            "queueId": str(header.queue_id),
+            "queueOffset": str(result.queue_offset),
+            "transactionId": common[PROPERTY_UNIQUE_KEY],
+            "batchUniqId": common[PROPERTY_UNIQUE_KEY],
+            **self._sending.marks,
+        }
+        self._broker.dispatching.appended((header.topic, header.queue_id))
+        self._broker.stats.count_put(header.topic, count, result.size)
+        return self._sending.answer(connection, request, request.answer(0, fields), result.end_offset, True)
