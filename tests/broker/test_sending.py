@@ -1,5 +1,6 @@
 """Producers: what is stored, what is refused, and in which words (protocol section 4)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -231,5 +232,29 @@ def test_a_delayed_message_waits_its_level(tmp_path: Path) -> None:
         (record,) = records(await client.pull("T", offset=1, flags=6, hold_ms=15_000))
         assert record.body == b"later"
         assert record.properties["REAL_TOPIC"] == "T"
+
+    play(tmp_path, scene)
+
+
+def test_messages_sent_while_their_topic_is_made_keep_their_order(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        await client.heartbeat("G", "T")  # connected: what is sent now leaves in this order
+        bodies = [str(number).encode() for number in range(60)]
+        sends = []
+        for body in bodies:
+            sends.append(asyncio.create_task(client.send("T", body)))
+            await asyncio.sleep(0)
+        assert {answer.code for answer in await asyncio.gather(*sends)} == {0}
+        found = records(await client.pull("T")) + records(await client.pull("T", 32))
+        assert [record.body for record in found] == bodies
+
+    play(tmp_path, scene)
+
+
+def test_a_message_that_claims_to_be_an_inner_batch_is_refused(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        await client.send("T")
+        await client.send("T")
+        assert (await client.send("T", properties=properties_text(UNIQ_KEY="U"), f="192")).code == 13
 
     play(tmp_path, scene)

@@ -23,7 +23,7 @@ from penstock.message.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_PREPARED,
 )
-from penstock.message.sysflag import MULTI_TAGS_FLAG
+from penstock.message.sysflag import INNER_BATCH_FLAG, MULTI_TAGS_FLAG
 from penstock.message.topic import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX, TIMER_TOPIC
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
 from penstock.remoting.command import decode
@@ -64,7 +64,8 @@ class Sending:
         self._append = broker.store.append_plain
         self._room = 0
         self._batching = Batching(self, broker)
-        self._unsaved: dict[str, asyncio.Future[None]] = {}
+        # Topics that are being saved, and who waits for that, in the order they came.
+        self._unsaved: dict[str, deque[tuple[Connection, Command, SendHeader]]] = {}
         self._parked: deque[tuple[Connection, Command, SendHeader, TopicConfig]] = deque()
         # Topics that nothing is special about, and how many queues each has: most messages go the short way.
         self._plain: dict[str, int] = {}
@@ -99,7 +100,8 @@ class Sending:
         if -1 < header.queue_id < queues and not header.batch and request.body and not self._parked:
             finished = finish_properties(header.properties, self.rules.suffix)
             # What asks for more than being stored goes the long way, and so does what needs another log file.
-            if finished is not None and not finished[2] and self._has_room(len(request.body)):
+            plain = finished is not None and not finished[2] and not header.sys_flag & INNER_BATCH_FLAG
+            if finished is not None and plain and self._has_room(len(request.body)):
                 try:
                     return self._put_plain(connection, request, header, finished)
                 except PenstockError as error:
@@ -117,8 +119,8 @@ class Sending:
             if topic is None:
                 self._create(connection, request, header)
                 return None
-        if self._unsaved and name in self._unsaved:
-            self._after_saving(connection, request, header)
+        if name in self._unsaved:
+            self._wait_for_topic(connection, request, header)
             return None
         if topic.filter_type != MULTI_TAG and not name.startswith(RETRY_TOPIC_PREFIX):
             self._plain[name] = 0 if self._broker.closed_for_sends else topic.queue_nums
@@ -170,33 +172,38 @@ class Sending:
     def _create(self, connection: Connection, request: Command, header: SendHeader) -> None:
         if self.new_topic(header) is None:
             raise self._no_topic(header)
-        # Acked messages of a topic that a kill makes unknown would be out of reach: the topic comes first.
-        if self._topics.file is not None:
-            saved = self._unsaved[header.topic] = self._topics.file.saved()
-            saved.add_done_callback(lambda _: self._unsaved.pop(header.topic, None))
-        self._after_saving(connection, request, header)
+        self._unsaved[header.topic] = deque()
+        self._wait_for_topic(connection, request, header)
+        self._broker.spawn(self._accept_when_saved(header.topic))
 
     def _no_topic(self, header: SendHeader) -> RequestRefused:
         remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
         return RequestRefused(ResponseCode.TOPIC_NOT_EXIST, remark, self.marks)
 
-    def _after_saving(self, connection: Connection, request: Command, header: SendHeader) -> None:
+    def _wait_for_topic(self, connection: Connection, request: Command, header: SendHeader) -> None:
         request.body = bytes(request.body)  # the network's buffer is used again meanwhile
-        self._broker.spawn(self._accept_later(connection, request, header))
+        self._unsaved[header.topic].append((connection, request, header))
 
-    async def _accept_later(self, connection: Connection, request: Command, header: SendHeader) -> None:
+    async def _accept_when_saved(self, name: str) -> None:
+        """Acked messages of a topic that a kill makes unknown are out of reach: the topic comes first."""
+        refused: PenstockError | None = None
         try:
-            saved = self._unsaved.get(header.topic)
-            if saved is not None:
-                await asyncio.shield(saved)
-            topic = self._topics.find(header.topic)
-            if topic is None:
-                raise self._no_topic(header)
-            answer = self._accept(connection, request, header, topic)
+            if self._topics.file is not None:
+                await self._topics.file.saved()
         except PenstockError as error:
-            answer = self._failed(request, error)
-        if answer is not None:
-            connection.reply(request, answer)
+            refused = error
+        for connection, request, header in self._unsaved.pop(name):
+            try:
+                topic = self._topics.find(name)
+                if refused is not None:
+                    raise refused
+                if topic is None:
+                    raise self._no_topic(header)
+                answer = self._accept(connection, request, header, topic)
+            except PenstockError as error:
+                answer = self._failed(request, error)
+            if answer is not None:
+                connection.reply(request, answer)
 
     # -- storing ------------------------------------------------------------------------------------------
 
