@@ -282,3 +282,16 @@ def test_what_is_in_memory_is_told_from_what_is_not(tmp_path: Path) -> None:
         assert cold.missing("T", 0, 5, 32) == cold.missing("No", 0, 0, 32) == []
 
     play(tmp_path, scene)
+
+
+def test_a_held_pull_is_woken_when_the_transient_pool_lets_its_message_go(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        await client.send("T", b"old")
+        assert [record.body for record in records(await client.pull("T", 0, flags=HOLD))] == [b"old"]
+        held = asyncio.create_task(client.pull("T", 1, flags=HOLD, hold_ms=60_000))
+        await until(lambda: len(broker.holding) == 1)
+        await client.send("T", b"new")
+        assert [record.body for record in records(await held)] == [b"new"]
+
+    pool = {"transient_store_pool_enable": True, "transient_store_pool_size": 2}
+    play(tmp_path, scene, flush="async", store={**pool, "commit_interval_commit_log_ms": 200})

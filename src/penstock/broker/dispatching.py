@@ -91,7 +91,7 @@ class Dispatching:
 
     def _tell(self) -> None:
         store = self._store
-        end, position = store.max_physical_offset, store.reput_from_offset
+        end, position = store.appended_where, store.reput_from_offset
         foreign = store.append_count - self._own
         if foreign != self._foreign:
             self._foreign = foreign
@@ -114,7 +114,7 @@ class Dispatching:
         store = self._store
         told = not self._touched and not self._unread and self._foreign_end < 0 and self.failure is None
         others = store.append_count - self._own != self._foreign
-        if not told or others or store.reput_from_offset < store.max_physical_offset:
+        if not told or others or store.reput_from_offset < store.appended_where:
             self.advance()
 
     def close(self) -> None:

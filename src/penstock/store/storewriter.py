@@ -123,6 +123,11 @@ class StoreWriter:
         return self._appender.put_count
 
     @property
+    def appended_where(self) -> int:
+        """End of what was appended; with the transient pool readers see it only when it is committed."""
+        return self._appender.end_offset
+
+    @property
     def roll_error(self) -> StoreError | None:
         """Why there is no log file to append to; None while there is."""
         return self._log.roll_error
