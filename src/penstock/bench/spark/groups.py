@@ -154,7 +154,7 @@ def _on_one_core(work: str, text: str, ours: str) -> list[Plan]:
 
 def _with_more(work: str, text: str, ours: str, times: int) -> list[Plan]:
     more = f"{text}, {times} x the data"
-    memory = f"{more}: RssAnon of the Python workers"
+    memory = f"{more}: RssAnon of the largest Python worker"
     return [
         Plan(f"data-{work}", more, ours, "few", "ours with 1 x", _DATA_AT_LEAST),
         Plan(f"memory-{work}", memory, ours, "few", "ours with 1 x", _MEMORY_AT_LEAST, "bytes"),
