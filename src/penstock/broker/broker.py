@@ -226,8 +226,8 @@ class Broker:
         """
         if self._server is None:
             return
-        self.draining = True
         await self._leave_routes()
+        self.draining = True  # not before: a pull that is not held comes again at once
         self.holding.release_all()
         await self._server.drain(self.config.drain_timeout_ms / 1000)
         await self._server.stop()
