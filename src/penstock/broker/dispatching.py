@@ -72,8 +72,8 @@ class Dispatching:
         self.advance()
 
     def catch_up(self) -> None:
-        """Have everything readable that may be, before something is read."""
-        if self._store.undispatched:
+        """Have everything readable that may be of what the loop appended, before something is read."""
+        if (self._touched or self._unread) and self._store.undispatched:
             self.advance()
 
     def advance(self) -> None:

@@ -44,11 +44,12 @@ class ColdReads:
         Costs one look at the queue while the messages are young.
         """
         log = self._log
-        if not _NOWAIT or offset < 0 or log.max_offset - log.min_offset <= self.hot_bytes:
+        hot = log.appender.end_offset - self.hot_bytes
+        if hot <= 0 or offset < 0 or not _NOWAIT:
             return []
         queue = self._queues.find(topic, queue_id)
         first = queue.unit(offset) if queue is not None else None
-        if queue is None or first is None or first.physical_offset >= log.max_offset - self.hot_bytes:
+        if queue is None or first is None or first.physical_offset >= hot:
             return []
         places: list[Place] = []
         for number in range(max(1, min(count, 32))):
