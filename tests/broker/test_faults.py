@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from broker.talking import SMALL, Client, config, play, records, send_fields, until
 from penstock.broker import Broker
-from penstock.errors import FlushFailed, RemotingError
+from penstock.errors import FlushFailed, ListenFailed, RemotingError, StoreLocked
 from penstock.files.disk import DiskStorage
 from penstock.remoting import Command
 from penstock.store.opening import open_writable
@@ -204,5 +205,20 @@ def test_one_way_requests_do_not_pay_off_what_is_owed_to_others(tmp_path: Path) 
         await client.send("T")
         await held
         assert connection.owed == 0
+
+    play(tmp_path, scene)
+
+
+def test_a_store_that_somebody_else_has_is_refused_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        before = {thread.name for thread in threading.enumerate()}
+        second = Broker(broker.config.replace(listen_port=0, namesrv_port=0))
+        with pytest.raises(StoreLocked):
+            await second.start()
+        assert {thread.name for thread in threading.enumerate()} <= before
+        third = Broker(config(tmp_path / "other").replace(listen_port=int(broker.address.rpartition(":")[2])))
+        with pytest.raises(ListenFailed):
+            await third.start()
+        assert (await client.send("T")).code == 0
 
     play(tmp_path, scene)

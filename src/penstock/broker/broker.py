@@ -7,8 +7,9 @@ import ipaddress
 import logging
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any
@@ -110,11 +111,22 @@ class Broker:
             raise UsageError("this broker runs already")
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         config = self.config
-        self._port = config.listen_port or free_port(config.listen_host)
         self._host = own_address() if self._host in ("0.0.0.0", "::") else self._host
+        # Message ids carry the port, so it is known before the store is opened.
+        with reserved_port(config.listen_host, config.listen_port) as self._port:
+            await self._open_and_listen()
+        self.started_ms = self.clock.now_ms()
+        log.info("broker %s listens on %s", config.broker_name, self.address)
+
+    async def _open_and_listen(self) -> None:
+        config = self.config
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="penstock-state")
         loop = asyncio.get_running_loop()
-        self.store = await loop.run_in_executor(self._writer, self._open_store)
+        try:
+            self.store = await loop.run_in_executor(self._writer, self._open_store)
+        except BaseException:
+            self._writer.shutdown()
+            raise
         try:
             self._assemble()
             self._server = RemotingServer(self.handlers, config.remoting, on_close=self._lost)
@@ -126,8 +138,6 @@ class Broker:
         except BaseException:
             await self._abandon()
             raise
-        self.started_ms = self.clock.now_ms()
-        log.info("broker %s listens on %s", config.broker_name, self.address)
 
     async def _join_routes(self) -> None:
         """Be found: by the name server in this process, and by those the settings name."""
@@ -408,10 +418,15 @@ def own_address() -> str:
             return "127.0.0.1"
 
 
-def free_port(host: str) -> int:
-    """A port that nobody listens on at the moment."""
+@contextmanager
+def reserved_port(host: str, port: int) -> Iterator[int]:
+    """The port, or for 0 a free one, which nobody else is given while the context lasts."""
+    if port:
+        yield port
+        return
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    with socket.socket(family, socket.SOCK_STREAM) as reserved:
+        # Bound but not listening: a second socket with this option may listen there, nobody else is given it.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind((host, 0))
+        yield int(reserved.getsockname()[1])
