@@ -7,7 +7,7 @@ import json
 import sys
 import time
 
-from penstock.client import Producer
+from penstock.client import Producer, SendResult
 from penstock.message import Message
 
 IN_FLIGHT = 1024
@@ -22,7 +22,7 @@ async def single(namesrv: str, topic: str, size: int, seconds: float) -> float:
         await producer.send(Message(topic, body))
         room = asyncio.Semaphore(IN_FLIGHT)
 
-        def finished(future: asyncio.Future[object]) -> None:
+        def finished(future: asyncio.Future[SendResult]) -> None:
             nonlocal done
             future.result()
             done += 1
