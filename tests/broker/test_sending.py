@@ -1,6 +1,7 @@
 """Producers: what is stored, what is refused, and in which words (protocol section 4)."""
 
 import asyncio
+import base64
 from pathlib import Path
 
 import pytest
@@ -256,5 +257,30 @@ def test_a_message_that_claims_to_be_an_inner_batch_is_refused(tmp_path: Path) -
         await client.send("T")
         await client.send("T")
         assert (await client.send("T", properties=properties_text(UNIQ_KEY="U"), f="192")).code == 13
+
+    play(tmp_path, scene)
+
+
+def test_a_timed_message_comes_when_it_is_due_and_cannot_be_taken_back(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        await client.send("T", b"plain")
+        sent = await client.send(
+            "T", b"later", properties=properties_text(UNIQ_KEY="U", TIMER_DELAY_MS="1500")
+        )
+        assert (sent.code, sent.fields["queueId"]) == (0, "0")
+        handle = base64.urlsafe_b64decode(sent.fields["recallHandle"]).decode().split(" ")
+        assert handle[:3] + handle[4:] == ["v1", "T", "broker-a", "U"]
+        (record,) = records(await client.pull("T", offset=1, flags=6, hold_ms=15_000))
+        assert (record.body, record.properties["REAL_TOPIC"]) == (b"later", "T")
+        past = await client.send("T", properties=properties_text(UNIQ_KEY="V", TIMER_DELIVER_MS="1000"))
+        assert (past.fields["queueOffset"], "recallHandle" in past.fields) == ("2", False)
+        late = str(record.store_timestamp + 4 * 86_400_000)
+        far = await client.send("T", properties=properties_text(UNIQ_KEY="W", TIMER_DELIVER_MS=late))
+        assert far.code == 13
+        assert far.remark is not None and far.remark.startswith(
+            "timer message illegal, the delay time should"
+        )
+        answer = await client.call(370, {"topic": "T", "recallHandle": sent.fields["recallHandle"]})
+        assert (answer.code, answer.remark) == (16, "recall failed, operation is forbidden")
 
     play(tmp_path, scene)

@@ -80,6 +80,7 @@ class Sending:
             RequestCode.SEND_MESSAGE: self.send_long,
             RequestCode.SEND_MESSAGE_V2: self.send_short,
             RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
+            RequestCode.RECALL_MESSAGE: self.recall,
         }
 
     def send_long(self, connection: Connection, request: Command) -> Command | None:
@@ -92,6 +93,11 @@ class Sending:
         header = send_header(request.fields, SHORT)
         header.batch = True
         return self._send(connection, request, header)
+
+    def recall(self, connection: Connection, request: Command) -> Command:
+        """Taking a timed message back is off in RocketMQ by default, and always off here."""
+        fields = {"MSG_REGION": self._region}
+        raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden", fields)
 
     # -- checks -------------------------------------------------------------------------------------------
 
