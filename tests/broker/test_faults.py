@@ -18,6 +18,7 @@ from penstock.broker import Broker
 from penstock.errors import FlushFailed, ListenFailed, RemotingError, StoreLocked
 from penstock.files.disk import DiskStorage
 from penstock.remoting import Command
+from penstock.remoting.command import decode
 from penstock.store.opening import open_writable
 
 
@@ -220,5 +221,39 @@ def test_a_store_that_somebody_else_has_is_refused_and_nothing_is_left_behind(tm
         with pytest.raises(ListenFailed):
             await third.start()
         assert (await client.send("T")).code == 0
+
+    play(tmp_path, scene)
+
+
+class Recorder:
+    """In place of a connection: what it is told to answer."""
+
+    peer = ("127.0.0.1", 5)
+    peer_text = "127.0.0.1:5"
+
+    def __init__(self) -> None:
+        self.context: dict[str, Any] = {}
+        self.answers: list[Command] = []
+
+    def reply(self, request: Command, answer: Command) -> None:
+        self.answers.append(answer)
+
+    def reply_raw(self, request: Command, frame: Any) -> None:
+        self.answers.append(decode(b"".join(frame)))
+
+
+@pytest.mark.parametrize("properties", ["", "UNIQ_KEY\x01U\x02"])
+def test_a_disk_that_does_not_answer_in_time_is_told_as_such(tmp_path: Path, properties: str) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        await client.send("T")
+        await client.send("T")
+        recorder = Recorder()
+        broker.acks._timeout = -1.0
+        request = Command.request(310, send_fields("T", properties=properties), b"slow")
+        assert broker.handlers[310](recorder, request) is None  # type: ignore[arg-type]
+        assert recorder.answers == []
+        broker.acks.expire()
+        (answer,) = recorder.answers
+        assert (answer.code, answer.remark, answer.fields["queueOffset"]) == (10, None, "2")
 
     play(tmp_path, scene)
