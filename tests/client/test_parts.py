@@ -79,7 +79,7 @@ def test_a_send_frame_carries_the_message(
     template = SendTemplate("group", MessageQueue("T", "broker", 3), 4)
     message = Message("T", body, tags=tags, keys=keys, properties=properties or None)
     sent, text, sys_flag, key = prepare(message, ClientSettings())
-    command = decode(b"".join(template.single(opaque, sent, text, sys_flag, 7)))
+    command = decode(template.single(opaque, sent, text, sys_flag, 7))
     assert (command.code, command.opaque, bytes(command.body)) == (310, opaque, body)
     fields = command.fields
     assert (fields["a"], fields["b"], fields["e"], fields["h"], fields["n"]) == (

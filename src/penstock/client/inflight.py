@@ -29,6 +29,7 @@ class InFlight:
     def __init__(self, most: int, most_bytes: int) -> None:
         self.count = 0
         self.bytes = 0
+        self.has_room = True
         self._most = most
         self._most_bytes = most_bytes
         self._live: set[Pending] = set()
@@ -37,10 +38,6 @@ class InFlight:
         self._sweep_at = inf
         self._loop = asyncio.get_running_loop()
         self._closed: Exception | None = None
-
-    @property
-    def has_room(self) -> bool:
-        return self.count < self._most and self.bytes < self._most_bytes
 
     async def room(self, deadline: float) -> None:
         """Wait until another send may leave; RemotingTimeout when the deadline comes first."""
@@ -62,6 +59,8 @@ class InFlight:
         self.count += 1
         self.bytes += pending.size
         self._live.add(pending)
+        if self.count >= self._most or self.bytes >= self._most_bytes:
+            self.has_room = False
         if pending.deadline < self._sweep_at - _SWEEP_DELAY:
             self._sweep_before(pending.deadline)
 
@@ -70,6 +69,8 @@ class InFlight:
         self._live.discard(pending)
         self.count -= 1
         self.bytes -= pending.size
+        if not self.has_room:
+            self.has_room = self.count < self._most and self.bytes < self._most_bytes
         while self._waiters and self.has_room:
             waiter = self._waiters.popleft()
             if not waiter.done():

@@ -75,8 +75,8 @@ class SendTemplate:
         flag: int = 0,
         reconsume_times: int = 0,
         oneway: bool = False,
-    ) -> tuple[bytes, bytes]:
-        """The frame of one message: everything before the body, and the body."""
+    ) -> bytes:
+        """The frame of one message."""
         now = time.time_ns() // 1_000_000
         if now != self._millisecond:
             self._millisecond = now
@@ -97,7 +97,7 @@ class SendTemplate:
             0,
             fields,
         )
-        return b"".join((head, single, numbers, moment, _VALUE.pack(len(properties)), properties)), body
+        return b"".join((head, single, numbers, moment, _VALUE.pack(len(properties)), properties, body))
 
     def batch_head(self, opaque: int, body_size: int) -> bytes:
         """The frame of a batch up to its body."""

@@ -113,10 +113,10 @@ class Producer:
 
         Raises RouteNotFound, MessageRejected, BrokerError, RemotingTimeout or ConnectionLost.
         """
-        window = self._usable().window
-        if not window.has_room:
-            await window.room(asyncio.get_running_loop().time() + (timeout or self.settings.send_timeout))
-        extra = _extra(order_key, delay, deliver_at)
+        if not self._usable().window.has_room:
+            await self._room(timeout)
+        plain = order_key is None and delay is None and deliver_at is None
+        extra = None if plain else _extra(order_key, delay, deliver_at)
         return await self._submit(message, queue, order_key, extra, 0, timeout)
 
     def send_soon(
@@ -143,11 +143,12 @@ class Producer:
         check_topic(message.topic)
         body, properties, sys_flag, _ = prepare(message, self.settings, _extra(order_key, None, None))
         route = await self.instance.route(message.topic, publish=True)
-        chosen = queue or (sender.choice.next(route) if order_key is None else queue_of_key(route, order_key))
+        chosen = queue or (
+            sender.next_template(route).queue if order_key is None else queue_of_key(route, order_key)
+        )
         connection = await self.instance.connection(self.instance.broker_address(chosen.broker_name))
         frame = sender.template(chosen).single(0, body, properties, sys_flag, message.flag, oneway=True)
-        for part in frame:
-            connection.write(part)
+        connection.write(frame)
         deadline = asyncio.get_running_loop().time() + self.settings.send_timeout
         while not connection.writable and not connection.closed:
             if asyncio.get_running_loop().time() > deadline:
@@ -271,6 +272,10 @@ class Producer:
         self.instance.require_open()
         assert self._sender is not None
         return self._sender
+
+    async def _room(self, timeout: float | None) -> None:
+        limit = self.settings.send_timeout if timeout is None else timeout
+        await self._usable().window.room(asyncio.get_running_loop().time() + limit)
 
     def _submit(
         self,

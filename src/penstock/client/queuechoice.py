@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Collection
 
 from penstock.client.errors import RouteNotFound
@@ -14,34 +13,28 @@ from penstock.format.javahash import java_hash
 
 
 class QueueChoice:
-    """Takes the writable queues of each topic in turn, and leaves out brokers that failed a moment ago."""
+    """Leaves out brokers that failed a moment ago, while there are others."""
 
     def __init__(self, avoid_seconds: float) -> None:
         self._avoid_seconds = avoid_seconds
-        self._turns: dict[str, itertools.count[int]] = {}
+        self._turns = itertools.count()
         self._avoided: dict[str, float] = {}
+
+    @property
+    def careful(self) -> bool:
+        """Whether there are brokers to be left out, or were a moment ago."""
+        return bool(self._avoided)
 
     def failed(self, broker_name: str) -> None:
         """A send to this broker failed: prefer others for a while."""
         self._avoided[broker_name] = asyncio.get_running_loop().time() + self._avoid_seconds
 
     def next(self, route: TopicRoute, tried: Collection[str] = ()) -> MessageQueue:
-        """The next queue. Brokers in ``tried`` and failed ones only if there is no other."""
-        queues = writable(route)
-        turns = self._turns.get(route.topic)
-        if turns is None:
-            # Not all producers start with the first queue.
-            turns = self._turns[route.topic] = itertools.count(random.randrange(len(queues)))
-        if not tried and not self._avoided:
-            return queues[next(turns) % len(queues)]
-        return self._careful(queues, turns, tried)
-
-    def _careful(
-        self, queues: tuple[MessageQueue, ...], turns: itertools.count[int], tried: Collection[str]
-    ) -> MessageQueue:
+        """A queue at a broker that neither failed nor is in ``tried``; if there is no such, of any."""
         now = asyncio.get_running_loop().time()
         self._avoided = {name: until for name, until in self._avoided.items() if until > now}
-        start = next(turns)
+        queues = writable(route)
+        start = next(self._turns)
         turn = [queues[(start + number) % len(queues)] for number in range(len(queues))]
         for excluded in ({*tried, *self._avoided}, set(tried), set(self._avoided)):
             for queue in turn:

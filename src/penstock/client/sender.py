@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 from collections.abc import Coroutine
 from typing import Any
 
@@ -11,7 +13,7 @@ from penstock.client.inflight import InFlight
 from penstock.client.instance import ClientInstance
 from penstock.client.outgoing import SendTemplate
 from penstock.client.queue import MessageQueue
-from penstock.client.queuechoice import QueueChoice, queue_of_key
+from penstock.client.queuechoice import QueueChoice, queue_of_key, writable
 from penstock.client.route import TopicRoute
 from penstock.client.sendresult import STATUSES, SendResult, read_batch, read_result
 from penstock.errors import ConnectionLost, RemotingError, RemotingTimeout
@@ -44,6 +46,7 @@ class Sender:
         self.choice = QueueChoice(self.settings.avoid_broker)
         self.window = InFlight(self.settings.max_in_flight, self.settings.max_in_flight_bytes)
         self._templates: dict[MessageQueue, SendTemplate] = {}
+        self._turns: dict[str, tuple[TopicRoute, itertools.cycle[SendTemplate]]] = {}
         self._connections: dict[str, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -56,6 +59,17 @@ class Sender:
         if connection is not None:
             self._connections[broker_name] = connection
         return connection
+
+    def next_template(self, route: TopicRoute) -> SendTemplate:
+        """The header for the next queue of a topic: they take turns."""
+        turns = self._turns.get(route.topic)
+        if turns is None or turns[0] is not route:
+            queues = writable(route)
+            # Not all producers start with the first queue.
+            first = random.randrange(len(queues))
+            templates = [self.template(queue) for queue in (*queues[first:], *queues[:first])]
+            turns = self._turns[route.topic] = (route, itertools.cycle(templates))
+        return next(turns[1])
 
     def template(self, queue: MessageQueue) -> SendTemplate:
         """The header of sends to a queue."""
@@ -126,8 +140,8 @@ class Send:
         self.settled = True
         self.tried: tuple[str, ...] = ()
 
-    def frame(self, template: SendTemplate, opaque: int) -> tuple[bytes, ...]:
-        """The request for a queue, in pieces."""
+    def write(self, connection: Connection, template: SendTemplate, opaque: int) -> None:
+        """Write the request for the template's queue. What one pass of the loop writes leaves together."""
         raise NotImplementedError
 
     def read(self, answer: Command, queue: MessageQueue) -> Any:
@@ -142,13 +156,16 @@ class Send:
         route = sender.instance.routes.get(self.topic)
         if route is not None and sender.window.has_room:
             try:
-                queue = self._choose(route)
-                connection = sender.ready_connection(queue.broker_name)
+                if self.queue is None and self.order_key is None and not sender.choice.careful:
+                    template = sender.next_template(route)
+                else:
+                    template = sender.template(self._choose(route))
+                connection = sender.ready_connection(template.queue.broker_name)
             except RemotingError as error:
                 self.future.set_exception(error)
                 return
             if connection is not None:
-                self._launch(connection, queue)
+                self._launch(connection, template)
                 return
         sender.spawn(self._prepare_and_launch(0.0))
 
@@ -157,19 +174,19 @@ class Send:
             return self.queue
         if self.order_key is not None:
             return queue_of_key(route, self.order_key)
-        return self.sender.choice.next(route, self.tried)
-
-    def _launch(self, connection: Connection, queue: MessageQueue) -> None:
         sender = self.sender
-        self.target = queue
+        if self.tried or sender.choice.careful:
+            return sender.choice.next(route, self.tried)
+        return sender.next_template(route).queue
+
+    def _launch(self, connection: Connection, template: SendTemplate) -> None:
+        self.target = template.queue
         self.connection = connection
         self.attempts += 1
         opaque = self.opaque = connection.expect(self)
         self.settled = False
-        sender.window.enter(self)
-        # The connection sends everything of one pass of the loop together.
-        for part in self.frame(sender.template(queue), opaque):
-            connection.write(part)
+        self.sender.window.enter(self)
+        self.write(connection, template, opaque)
 
     async def _prepare_and_launch(self, pause: float) -> None:
         sender = self.sender
@@ -184,7 +201,7 @@ class Send:
                 queue = self._choose(route)
                 address = sender.instance.broker_address(queue.broker_name)
                 connection = await sender.instance.connection(address)
-                self._launch(connection, queue)
+                self._launch(connection, sender.template(queue))
         except TimeoutError:
             where = f" to {queue.broker_name}" if queue else f" of topic {self.topic!r}"
             self._fail(RemotingTimeout(f"a send{where} could not leave in time"))
@@ -271,9 +288,11 @@ class SingleSend(Send):
     key: str
     reconsume_times: int
 
-    def frame(self, template: SendTemplate, opaque: int) -> tuple[bytes, ...]:
-        return template.single(
-            opaque, self.body, self.properties, self.sys_flag, self.flag, self.reconsume_times
+    def write(self, connection: Connection, template: SendTemplate, opaque: int) -> None:
+        connection.write(
+            template.single(
+                opaque, self.body, self.properties, self.sys_flag, self.flag, self.reconsume_times
+            )
         )
 
     def read(self, answer: Command, queue: MessageQueue) -> SendResult:
@@ -288,8 +307,9 @@ class BatchSend(Send):
     body: bytes
     keys: list[str]
 
-    def frame(self, template: SendTemplate, opaque: int) -> tuple[bytes, ...]:
-        return template.batch_head(opaque, len(self.body)), self.body
+    def write(self, connection: Connection, template: SendTemplate, opaque: int) -> None:
+        connection.write(template.batch_head(opaque, len(self.body)))
+        connection.write(self.body)
 
     def read(self, answer: Command, queue: MessageQueue) -> list[SendResult]:
         return read_batch(answer, self.keys, queue)
