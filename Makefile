@@ -4,7 +4,8 @@
 #   make crash           kill and crash-state suites, long
 #   make spark           Spark on clusters of several processes, killed and restarted, long
 #   make interop-store   against the real RocketMQ store (Java 17, Maven)
-#   make bench           against the real RocketMQ store, in figures
+#   make interop         that, and the real Java and Go clients, brokers and mqadmin against ours, long
+#   make bench           against the real RocketMQ store and broker and Spark's own reader, in figures
 
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
@@ -14,6 +15,7 @@ KILLS ?= 300
 CRASH_STATES ?= 20000
 CRASH_TESTS ?= tests
 SPARK_TESTS ?= tests/spark
+INTEROP_TESTS ?= tests
 
 .PHONY: setup native demo test lint unit crash spark interop-store interop bench clean
 
@@ -48,13 +50,17 @@ spark:
 
 interop-store:
 	@tools/setup java
-	$(PYTHON) -m pytest -m interop tests
+	$(PYTHON) -m pytest -m interop tests/interop
 
-interop: interop-store
+interop:
+	@tools/setup java
+	$(PYTHON) -m pytest -m interop $(INTEROP_TESTS)
 
 bench:
 	@tools/setup java
 	.venv/bin/penstock bench store --peer rocketmq
+	.venv/bin/penstock bench broker --peer rocketmq
+	.venv/bin/penstock bench spark
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
