@@ -50,7 +50,7 @@ class Stage:
         self.cluster = cluster
         self.word = word
         self._started: list[tuple[str, str]] = []
-        self._admins: dict[str, str] = {}
+        self._finder: str | None = None
 
     def name(self, kind: str) -> str:
         return f"{kind}_{self.word}"
@@ -92,7 +92,7 @@ class Stage:
                 return self.driver.ask(entry[0], name=full)
         raise AssertionError(f"{full} is not running")
 
-    def received(self, consumer: str, count: int, timeout_ms: int = 60_000) -> list[dict[str, Any]]:
+    def received(self, consumer: str, count: int, timeout_ms: int = 120_000) -> list[dict[str, Any]]:
         answer = self.driver.ask("received", name=consumer, count=count, timeout_ms=timeout_ms)
         return list(answer["messages"])
 
@@ -102,26 +102,24 @@ class Stage:
 
     def find(self, topic: str, key: str) -> list[dict[str, Any]]:
         """What the broker finds by a key, asked by a Java client whatever the driver is."""
-        answer = self.admin.ask("find", name=self._ask_with("producer"), topic=topic, key=key)
+        if self._finder is None:
+            self._finder = self.name("finder")
+            where = {"group": f"P{self._finder}", "namesrv": self.cluster.namesrv}
+            self.admin.ask("producer", name=self._finder, **where)
+        answer = self.admin.ask("find", name=self._finder, topic=topic, key=key)
         return list(answer.get("messages", []))
 
     def committed(self, topic: str, group: str) -> int:
-        """How many messages of the topic the group has committed, as the broker says."""
-        queues = self.admin.ask("offsets", name=self._ask_with("puller", group), topic=topic)["queues"]
-        return sum(max(0, queue["committed"]) for queue in queues)
-
-    def _ask_with(self, kind: str, group: str | None = None) -> str:
-        name = self.name(f"admin-{kind}-{group or ''}")
-        if name not in self._admins:
-            group = group or f"Padmin_{self.word}"
-            self.admin.ask(kind, name=name, group=group, namesrv=self.cluster.namesrv)
-            self._admins[name] = kind
-        return name
+        """How many messages of the topic the group has committed, as mqadmin is told."""
+        arguments = ["consumerProgress", "-n", self.cluster.namesrv, "-g", group]
+        lines = self.admin.ask("mqadmin", arguments=arguments)["stdout"].splitlines()
+        # Columns: topic, broker, queue, offset of the broker, offset of the consumer, ...
+        return sum(int(line.split()[4]) for line in lines if line.split()[:1] == [topic])
 
     def close(self) -> None:
-        for name, kind in self._admins.items():
-            self.admin.ask(f"stop-{kind}", name=name)
-        self._admins.clear()
+        if self._finder is not None:
+            self.admin.ask("stop-producer", name=self._finder)
+            self._finder = None
         for do, full in reversed(self._started):
             self.driver.ask(do, name=full)
         self._started.clear()
@@ -503,7 +501,7 @@ def restart(stage: Stage, *, kill: bool) -> Observed:
     stage.stop(consumer)
     # A new member of the group begins where the old one ended.
     late = stage.consumer(topic, group, "late")
-    stage.send(producer, [{"topic": topic, "body": "end"}])
+    assert statuses(stage.send(producer, [{"topic": topic, "body": "end"}])) == ["SEND_OK"]
     rest = stage.received(late, 1)
     assert bodies(rest) == ["end"]
     return bodies(got)

@@ -28,6 +28,9 @@ def test_a_real_client_sees_what_it_sees_on_rocketmq(
         stage = Stage(client(kind), client("java-5.5.0"), cluster(side), word())
         try:
             seen[side] = play(stage)
+        except AssertionError as error:
+            error.add_note(f"on {side}")
+            raise
         finally:
             stage.close()
     assert seen["penstock"] == seen["rocketmq"]
