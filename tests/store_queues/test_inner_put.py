@@ -21,6 +21,7 @@ from penstock.message import Message, encode_properties
 from penstock.message.sysflag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, TRANSACTION_PREPARED_TYPE
 from penstock.store.commitlog import CommitLog
 from penstock.store.innerput import needs_offset, put_with_offset
+from penstock.store.logfolders import log_folders
 from penstock.store.queuetable import QueueTable
 
 NOW = 1_700_000_000_000
@@ -56,8 +57,9 @@ class Store:
         self.storage.makedirs("/s")
         self.queues = QueueTable(self.storage, "/s", self.config)
         self.queues.batch_topics |= set(self.batch_topics)
+        folders = log_folders(self.storage, "/s", self.config)
         self.log = RollingLog(
-            self.storage, "/s", self.config, ManualClock(NOW), self.queues.native, background=False
+            self.storage, folders, self.config, ManualClock(NOW), self.queues.native, background=False
         )
         self.log.load()
         self.log.open_end(0)
