@@ -68,6 +68,8 @@ def crowd_rows(folder: Path, driver: Peer, scale: Scale, wanted: Callable[[str],
             before = _rate(driver, broker, scale)["rate"]
             where = {"namesrv": broker.namesrv, "broker": broker.address}
             driver.ask("create-topics", **where, prefix="crowd", count=scale.topics, queues=8)
+            # Making them is over when their queues are on disk.
+            driver.ask("load", **_PLAIN.command(broker.namesrv, "crowd0", scale.first_warm_up))
             after = _rate(driver, broker, scale, "crowd0")["rate"]
             driver.ask("end-load")
             yield Row(
@@ -138,7 +140,8 @@ def old_reader_row(
 
 
 def _logs(broker: PenstockBroker) -> list[Path]:
-    return sorted((broker.folder / "store" / "commitlog").iterdir())
+    folder = broker.folder / "store" / "commitlog"
+    return sorted(folder.iterdir()) if folder.exists() else []
 
 
 def _log_bytes(broker: PenstockBroker) -> int:

@@ -1,0 +1,59 @@
+"""The broker bench counts what it says it counts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import pytest
+
+from penstock.bench.broker.bench import load_rows, whole_rows
+from penstock.bench.broker.loads import LOADS
+from penstock.bench.broker.nullbroker import NullBroker
+from penstock.bench.broker.turns import Measured
+from penstock.bench.row import NEAR, Row
+from penstock.remoting import Command, RemotingClient, RequestCode
+
+
+def test_a_row_near_the_ceiling_is_reached_whatever_the_peer_does() -> None:
+    def row(ours: float) -> Row:
+        return Row("k", "w", "msg/s", ours, 100.0, 1.5, ceiling=120.0)
+
+    assert row(NEAR * 120.0).reached
+    assert row(150.0).reached
+    assert not row(NEAR * 120.0 - 1).reached
+
+
+def test_the_median_of_a_side_counts() -> None:
+    measured = Measured()
+    load = next(load for load in LOADS if load.key == "async-1-128")
+    for side, rates in (("ours", (10.0, 30.0, 20.0)), ("peer", (5.0, 10.0, 100.0))):
+        for rate in rates:
+            measured.add(side, load.key, rate)  # type: ignore[arg-type]
+            measured.add(side, f"{load.key}-p99_ms", 1 / rate)  # type: ignore[arg-type]
+    rate_row, p99_row = load_rows(measured, load)
+    assert (rate_row.ours, rate_row.peer, rate_row.ratio) == (20.0, 10.0, 2.0)
+    assert p99_row.ratio == pytest.approx(2.0)
+    assert p99_row.at_least == pytest.approx(1 / 0.7)
+
+
+def test_nothing_is_told_that_nobody_measured() -> None:
+    assert [row for load in LOADS for row in load_rows(Measured(), load)] == []
+    assert list(whole_rows(Measured())) == []
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_ceiling_answers_every_send() -> None:
+    async def send(address: str) -> list[int]:
+        client = RemotingClient()
+        try:
+            fields = {"a": "group", "b": "any", "e": "0"}
+            sent = [
+                Command.request(RequestCode.SEND_MESSAGE_V2, fields, b"x" * n) for n in (1, 1000, 100_000)
+            ]
+            return [(await client.call(address, command, 5)).code for command in sent]
+        finally:
+            await client.close()
+
+    with NullBroker() as null:
+        assert asyncio.run(send(null.namesrv)) == [0, 0, 0]
