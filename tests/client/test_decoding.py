@@ -88,4 +88,4 @@ def test_any_bytes_are_messages_or_an_error(tail: bytes, changes: list[tuple[int
 def test_any_answer_is_a_route_or_an_error(body: bytes) -> None:
     for kind in (RouteData, ClusterData):
         with contextlib.suppress(RemotingError):
-            decode(body, kind)
+            assert isinstance(decode(body, kind), kind)

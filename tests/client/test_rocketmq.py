@@ -178,6 +178,8 @@ def test_members_share_and_take_over(rocketmq: RocketMQ) -> None:
             await until(first, None, {5})
             async with member() as second:
                 await until(first, second, {3, 2})
+                both = {*first.assignment} & {*second.assignment}
+                assert not [queue for queue in both if queue.topic == "shared"]
             await until(first, None, {5})
 
     run(work())

@@ -360,6 +360,8 @@ def test_drain_does_not_wait_for_a_request_that_was_forgotten() -> None:
         connection, command = made.kept[0]
         connection.forget(command)
         await made.server.drain(3600)
+        with pytest.raises(OSError):  # it is over: nobody new is let in
+            await made.raw()
         writer.close()
 
     run(scenario)
