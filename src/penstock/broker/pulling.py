@@ -78,6 +78,10 @@ class Pulling:
         """End the threads that read old messages."""
         self._readers.shutdown(wait=False, cancel_futures=True)
 
+    async def fetch(self, places: list[Place]) -> None:
+        """Have the disk give what a read would wait for, beside the loop."""
+        await asyncio.get_running_loop().run_in_executor(self._readers, self._cold.fetch, places)
+
     async def _fetch_and_pull(
         self,
         connection: Connection,
@@ -87,7 +91,7 @@ class Pulling:
         may_hold: bool,
     ) -> None:
         """Old messages come from the disk first, beside the loop; then the pull goes its way."""
-        await asyncio.get_running_loop().run_in_executor(self._readers, self._cold.fetch, places)
+        await self.fetch(places)
         self._answer(connection, request, header, may_hold=may_hold, fetched=True)
 
     def _pull(
@@ -110,7 +114,7 @@ class Pulling:
         if not fetched and (places := self._cold.missing(topic_name, queue_id, offset, header.count)):
             broker.spawn(self._fetch_and_pull(connection, request, header, places, may_hold))
             return None
-        result = self._get(topic_name, queue_id, offset, header.count, wanted)
+        result = self.read(topic_name, queue_id, offset, header.count, wanted)
         status = result.status
         code = _CODES[status]
         if code == NOT_FOUND and offset != 0 and status == "NO_MESSAGE_IN_QUEUE":
@@ -235,7 +239,8 @@ class Pulling:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def _get(self, topic: str, queue_id: int, offset: int, count: int, wanted: Subscription) -> GetResult:
+    def read(self, topic: str, queue_id: int, offset: int, count: int, wanted: Subscription) -> GetResult:
+        """Messages from a place on that a consumer may want."""
         codes = wanted.codes
         if codes is None or len(codes) > MAX_TAGS:
             return self._store.get(topic, queue_id, offset, count)
