@@ -172,6 +172,16 @@ class SparkUnavailable(PenstockError):
     """Spark can't be used here: no Java, one that is too old, or a package is missing."""
 
 
+class InvalidFilter(PenstockError):
+    """An SQL92 expression that is none, or one beyond the limits. ``position`` is the character, if known."""
+
+    def __init__(self, message: str, position: int | None = None, *, hint: str = "") -> None:
+        super().__init__(
+            f"no filter: {message}" + ("" if position is None else f" at character {position + 1}"), hint=hint
+        )
+        self.position = position
+
+
 class RemotingError(PenstockError):
     """Anything about talking to a broker, a name server or a client over the network."""
 
