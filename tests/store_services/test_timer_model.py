@@ -41,7 +41,7 @@ def small_wheel() -> object:
 
 @settings(max_examples=150)
 @given(steps=STEPS, window=st.sampled_from([2, 7, 30, 500]), precision=st.sampled_from([1000, 200]))
-def test_every_message_fires_and_none_early_or_twice_without_a_kill(
+def test_every_message_fires_once_and_none_early_whatever_happens(
     steps: list[tuple[str, int]], window: int, precision: int
 ) -> None:
     clock = ManualClock(1_700_000_000_123)
@@ -54,7 +54,6 @@ def test_every_message_fires_and_none_early_or_twice_without_a_kill(
     timer = open_timer(store)
     timer.run_once()
     deliver_at: dict[bytes, int] = {}
-    killed = False
     for number, (kind, amount) in enumerate(steps):
         if kind == "put":
             body = str(number).encode()
@@ -68,7 +67,6 @@ def test_every_message_fires_and_none_early_or_twice_without_a_kill(
             clock.set(clock.now_ms() - amount)
             timer.run_once()
         else:
-            killed = killed or kind == "kill"
             (timer.close if kind == "kill" else timer.stop)()
             clock.advance(amount)
             timer = open_timer(store)
@@ -79,6 +77,6 @@ def test_every_message_fires_and_none_early_or_twice_without_a_kill(
     timer.close()
     counts = Counter(store.bodies("t"))
     assert counts.keys() == deliver_at.keys()
-    assert killed or all(count == 1 for count in counts.values())
+    assert all(count == 1 for count in counts.values())
     fired = [record for record in store.log if record.topic == "t"]
     assert all(record.store_timestamp >= deliver_at[record.body] for record in fired)

@@ -4,14 +4,15 @@ A message with a time is stored under ``rmq_sys_wheel_timer``. This service take
 (*enqueue*), and when its tick is over out of the wheel into its real topic (*dequeue*). What is further away
 than the wheel's window is put back into the timer topic half way (*roll*).
 
-**At least once, never early.** Progress becomes durable after everything it stands for: delivered messages,
-then the timer log, then the wheel, then the checkpoint. A crash loses nothing; what was delivered since the
-last flush (``timer_flush_interval_ms``) comes again. A stop flushes: nothing comes twice after it.
+**Once, never early.** Progress becomes durable after everything it stands for: delivered messages, then the
+timer log, then the wheel, then the checkpoint. A crash loses nothing; what was delivered since the last flush
+(``timer_flush_interval_ms``) is found in the commit log and left out.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from penstock.errors import FlushFailed
 from penstock.format.javahash import java_hash
@@ -34,6 +35,7 @@ from penstock.store.face import ServiceStore, StoredRecord, publish
 from penstock.store.rewrite import parse_number
 from penstock.store.servicethread import ServiceThread
 from penstock.store.timercheckpoint import TimerCheckpointFile
+from penstock.store.timerdelivered import STEP_BYTES, DeliveryPlace
 from penstock.store.timerdelivery import NEVER_ENQUEUED, DueSlot, TimerDelivery, TimerReport
 from penstock.store.timerhook import ScheduleHook
 from penstock.store.timerlog import TimerLog
@@ -43,6 +45,8 @@ from penstock.store.timerwheel import TimerWheel
 
 _PULL = 32
 _CLEAN_SECONDS = 30.0
+# So many messages are put before they are made readable together.
+_SHARE = 512
 # A clock set back further than this is believed; a smaller step is waited out.
 _CLOCK_STEP_MS = 60_000
 
@@ -68,10 +72,14 @@ class TimerMessageStore:
         self.metrics = TimerMetrics(store.storage, f"{root}/config/timermetrics", store.clock)
         self._checkpoint_file = TimerCheckpointFile(store.storage, f"{root}/config/timercheck")
         self._checkpoint = TimerCheckpoint()
+        self._place = DeliveryPlace(store.storage, str(root))
         self._delivery = TimerDelivery(store, self.log, self.metrics)
+        self.on_delivered: Callable[[], object] = _nothing
+        """Called on the timer's thread when messages were put into their topics and may be read."""
         self._open_slot: DueSlot | None = None
         self._replay_before = 0
         self._replay_fired_before = 0
+        self._published = 0
         self._dirty = False
         self._stopping = False
         self._failure: FlushFailed | None = None
@@ -99,18 +107,29 @@ class TimerMessageStore:
             self.queue_offset = found.queue_offset
             self._replay_before = found.replay_before
             self._replay_fired_before = self._checkpoint.last_read_time
-            self._dirty = found.wheel_rebuilt or found.cut > 0
+            self._dirty = (found.wheel_rebuilt and found.log_end > 0) or found.cut > 0
+            begin = self._place.load()
+            if begin is not None:
+                self._delivery.delivered.find(self._store, begin)
+            # From here on until the first flush: what this run delivers is found by the next one too.
+            end = self._store.max_physical_offset
+            self._place.save(end if begin is None else min(begin, end), durable=True)
             return found
 
     def start(self) -> None:
         """Run on a thread from now on."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """Have the thread look at the clock now."""
+        self._thread.wake()
+
     def stop(self) -> None:
         """End the thread, make the progress durable and let go of the files."""
         self._thread.stop()
         with self._lock:
-            self._dirty = self._stopping = True
+            self._stopping = True
+            self._dirty = self._dirty or not self.wheel.is_new  # a wheel that was never used stays unwritten
             try:
                 self.flush()
             finally:
@@ -126,6 +145,7 @@ class TimerMessageStore:
         self.log.close()
         self.wheel.close()
         self._checkpoint_file.close()
+        self._place.close()
 
     def run_once(self, now: int | None = None) -> TimerReport:
         """One step: take up new messages, empty the slots whose tick is over; now and then flush and clean.
@@ -135,14 +155,16 @@ class TimerMessageStore:
         with self._lock:
             moment = self._store.clock.now_ms() if now is None else now
             report = TimerReport()
+            self._published = 0
             tick = moment // self._precision * self._precision
             if self.write_time - tick > _CLOCK_STEP_MS and self._open_slot is None:
                 self._go_back(tick)
             if self._enqueue(moment, report):
                 self.write_time = max(self.write_time, tick)
                 self._dequeue(report)
-            if report.delivered or report.rolled:
-                publish(self._store)
+                if self.read_time == self.write_time:
+                    self._delivery.delivered.forget()
+            self._publish(report)
             elapsed = self._store.clock.monotonic()
             if (elapsed - self._flushed_at) * 1000 >= self._store.config.timer_flush_interval_ms:
                 self.flush()
@@ -161,6 +183,8 @@ class TimerMessageStore:
             if self._failure is not None:
                 raise self._failure
             if not self._dirty:
+                if self._store.max_physical_offset - self._place.offset > STEP_BYTES:
+                    self._place.save(self._delivered_from())
                 return
             try:
                 self._flush()
@@ -186,6 +210,7 @@ class TimerMessageStore:
         self.wheel.flush(self.log.flushed_position)
 
     def _flush(self) -> None:
+        delivered_from = self._delivered_from()
         self._store.flush()
         self.log.flush()
         self._flush_wheel()
@@ -202,11 +227,28 @@ class TimerMessageStore:
             version.counter,
         )
         self._checkpoint_file.save(self._checkpoint)
+        self._place.save(delivered_from)
         self._dirty = False
+
+    def _delivered_from(self) -> int:
+        """Where in the log to look for deliveries that the progress of this moment does not cover."""
+        if self._delivery.delivered:
+            return self._place.offset  # not all of the last crash is sorted out yet
+        return self._store.max_physical_offset if self._open_slot is None else self._open_slot.log_end
 
     def _step(self) -> int:
         self.run_once()
-        return max(10, 100 * self._precision // 1000)
+        idle = max(10, 100 * self._precision // 1000)
+        # Awake when the tick is over, not some time after it.
+        return min(idle, self._precision - self._store.clock.now_ms() % self._precision)
+
+    def _publish(self, report: TimerReport) -> None:
+        """Make readable what was put since the last call."""
+        put = report.delivered + report.rolled
+        if put > self._published:
+            publish(self._store)
+            self.on_delivered()
+        self._published = put
 
     def _enqueue(self, now: int, report: TimerReport) -> bool:
         """Take up the messages that are in the topic now; False when one must be tried again."""
@@ -291,11 +333,19 @@ class TimerMessageStore:
                 self.read_time, slot = found
                 due = self._delivery.open_slot(self.read_time, slot.last_position, self._precision, report)
                 self._open_slot = due
-            if not self._delivery.drain(due, report):
+            goes_on = self._delivery.drain(due, report, _SHARE)
+            self._dirty = True
+            if not goes_on:
                 break
+            if due.waiting:
+                self._publish(report)
+                continue
             self._open_slot = None
             self.read_time = due.time + self._precision
-            self._dirty = True
+
+
+def _nothing() -> None:
+    """Nobody has to be told."""
 
 
 def _roll_window(slots: int) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from array import array
 from dataclasses import dataclass
 
-from penstock.format.timerunit import TIMER_MAGIC_DELETE, TIMER_MAGIC_ROLL
+from penstock.format.timerunit import TIMER_MAGIC_DELETE, TIMER_MAGIC_ROLL, TimerUnit
 from penstock.message.properties import (
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DEQUEUE_MS,
@@ -16,6 +16,7 @@ from penstock.message.properties import (
 from penstock.message.topic import TIMER_TOPIC
 from penstock.store.face import HOPELESS, ServiceStore, StoredRecord
 from penstock.store.rewrite import copy_record, parse_number, real_place
+from penstock.store.timerdelivered import Delivered
 from penstock.store.timerlog import TimerLog
 from penstock.store.timermetrics import TimerMetrics
 from penstock.store.timerrecovery import message_behind
@@ -28,32 +29,29 @@ NEVER_ENQUEUED = 2**63 - 1
 
 @dataclass(slots=True)
 class TimerReport:
-    """What a step did. ``dropped`` are units without a message, and messages no topic takes."""
+    """What a step did. ``dropped`` are units without a message, and messages no topic takes; ``repeated`` are
+    messages that were delivered already when the process was killed.
+    """
 
     enqueued: int = 0
     delivered: int = 0
     rolled: int = 0
     deleted: int = 0
     dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Due:
-    physical_offset: int
-    size: int
-    magic: int
-    enqueue_time: int
+    repeated: int = 0
 
 
 @dataclass(slots=True)
 class DueSlot:
-    """The messages of one slot that still have to be put, oldest first, and the keys that delete some.
+    """The units of one slot whose messages still have to be put, newest first, and the keys that delete some.
 
-    Kept while its puts fail: a repetition goes on with the message that failed.
+    Eight bytes for each: a slot may hold millions. Kept while its puts fail: a repetition goes on with the
+    message that failed. ``log_end`` is where the commit log ended before the first of them was put.
     """
 
     time: int
-    waiting: deque[_Due]
+    log_end: int
+    waiting: array[int]
     deleted_keys: set[str]
 
 
@@ -64,13 +62,15 @@ class TimerDelivery:
         self._store = store
         self._log = log
         self._metrics = metrics
+        self.delivered = Delivered()
+        """What was put behind the checkpoint that this run began with."""
 
     def open_slot(self, time: int, last_position: int, precision: int, report: TimerReport) -> DueSlot:
         """Follow a slot's chain from its newest unit.
 
         A chain only ever leads back in the log and to units of the same tick; where it does not, it ends.
         """
-        slot = DueSlot(time, deque(), set())
+        slot = DueSlot(time, self._store.max_physical_offset, array("q"), set())
         position = last_position
         while position >= 0:
             unit = self._log.read(position)
@@ -78,31 +78,31 @@ class TimerDelivery:
                 _log.warning("timer slot %d: its chain breaks off at %d", time, position)
                 report.dropped += 1
                 break
-            due = _Due(unit.physical_offset, unit.size, unit.magic, unit.write_time)
             if unit.magic & TIMER_MAGIC_DELETE and not unit.magic & TIMER_MAGIC_ROLL:
-                self._note_deleted(due, slot.deleted_keys)
+                self._note_deleted(unit, slot.deleted_keys)
             else:
-                slot.waiting.appendleft(due)
+                slot.waiting.append(position)
             if unit.previous >= position:
                 _log.warning("timer slot %d: unit %d leads forwards", time, position)
                 break
             position = unit.previous
         return slot
 
-    def drain(self, slot: DueSlot, report: TimerReport) -> bool:
-        """Put the messages of a slot; False when one must be tried again later."""
-        while slot.waiting:
-            due = slot.waiting[0]
-            record = message_behind(self._store, due.physical_offset, due.size)
-            if record is None:
-                _log.warning("timer message at %d is gone", due.physical_offset)
+    def drain(self, slot: DueSlot, report: TimerReport, most: int) -> bool:
+        """Put messages of a slot, so many at ``most``; False when one must be tried again later."""
+        while slot.waiting and most > 0:
+            unit = self._log.read(slot.waiting[-1])
+            record = None if unit is None else message_behind(self._store, unit.physical_offset, unit.size)
+            if unit is None or record is None:
+                _log.warning("the timer message of unit %d is gone", slot.waiting[-1])
                 report.dropped += 1
             elif slot.deleted_keys and _keys_of(record) & slot.deleted_keys:
                 self._count(record, -1)
                 report.deleted += 1
-            elif not self.put(record, due.enqueue_time, bool(due.magic & TIMER_MAGIC_ROLL), report):
+            elif not self.put(record, unit.write_time, bool(unit.magic & TIMER_MAGIC_ROLL), report):
                 return False
-            slot.waiting.popleft()
+            slot.waiting.pop()
+            most -= 1
         return True
 
     def put(self, record: StoredRecord, enqueue_time: int, roll: bool, report: TimerReport) -> bool:
@@ -121,6 +121,12 @@ class TimerDelivery:
             times = parse_number(properties.get(PROPERTY_TIMER_ROLL_TIMES)) or 0
             properties[PROPERTY_TIMER_ROLL_TIMES] = str(times + 1)
         topic, queue_id = place
+        rolled = properties.get(PROPERTY_TIMER_ROLL_TIMES, "")
+        if self.delivered and self.delivered.take(record, topic, queue_id, rolled):
+            if enqueue_time != NEVER_ENQUEUED:
+                self._count(record, -1)
+            report.repeated += 1
+            return True
         # Waiting for each flush would cost a sync per message: progress is kept only after a flush of all.
         outcome = self._store.put_raw(
             copy_record(record, topic=topic, queue_id=queue_id, properties=properties, wait=False)
@@ -142,8 +148,8 @@ class TimerDelivery:
         """Count a message that joined the wheel; one that deletes another counts against it."""
         self._count(record, -1 if PROPERTY_TIMER_DEL_UNIQKEY in record.properties else 1)
 
-    def _note_deleted(self, due: _Due, keys: set[str]) -> None:
-        record = message_behind(self._store, due.physical_offset, due.size)
+    def _note_deleted(self, unit: TimerUnit, keys: set[str]) -> None:
+        record = message_behind(self._store, unit.physical_offset, unit.size)
         key = None if record is None else record.properties.get(PROPERTY_TIMER_DEL_UNIQKEY)
         if record is not None and key is not None:
             keys.add(key)
