@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 from penstock.remoting import Command, RemotingClient, RequestCode
 from penstock.remoting.client import split_address
@@ -45,3 +46,27 @@ def test_command_serves_and_leaves_in_order() -> None:
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+def test_key_value_configuration_survives_a_kill(tmp_path: Path) -> None:
+    file = tmp_path / "here" / "kvConfig.json"
+    command = [sys.executable, "-m", "penstock", "namesrv", "--port", "0", "--json", "--kv-file", str(file)]
+
+    def run(code: int, **fields: str) -> Command:
+        async def ask(address: str) -> Command:
+            client = RemotingClient()
+            try:
+                return await client.call(address, Command.request(code, fields), 10)
+            finally:
+                await client.close()
+
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                return asyncio.run(ask(json.loads(process.stdout.readline())["address"]))
+            finally:
+                process.kill()
+
+    assert run(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value="v").code == 0
+    assert json.loads(file.read_text()) == {"configTable": {"N": {"k": "v"}}}
+    assert run(RequestCode.GET_KV_CONFIG, namespace="N", key="k").fields == {"value": "v"}

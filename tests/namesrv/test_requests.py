@@ -193,9 +193,85 @@ def test_settings_that_name_files_can_not_be_set_from_afar() -> None:
         for key in ("kvConfigPath", "configStorePath", "configBlackList", "rocketmqHome"):
             answer = await ask(request(318, f"{key}=/tmp/x\n".encode()))
             assert (answer.code, answer.remark) == (16, "Can not update config in black list.")
-        assert (await ask(request(318, b"scanNotActiveBrokerInterval=6000\n"))).code == 0
         lines = bytes((await ask(request(319))).body).decode().splitlines()
         assert all("=" in line for line in lines)
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"listenPort=1\n", "listenPort can't be set from afar"),
+        (b"scanNotActiveBrokerInterval=6000\nnosuchkey=1\n", "nosuchkey can't be set from afar"),
+        (b"scanNotActiveBrokerInterval=5\n", "scanNotActiveBrokerInterval is not between 1000 and 600000"),
+        (b"scanNotActiveBrokerInterval=soon\n", "scanNotActiveBrokerInterval is no number of milliseconds"),
+        (b"orderMessageEnable=maybe\n", "orderMessageEnable is neither true nor false"),
+    ],
+)
+def test_other_settings_are_refused_whole_and_with_the_reason(text: bytes, why: str) -> None:
+    async def scenario(service: NameServerService, ask: Ask) -> None:
+        before = service.name_server.settings.lines()
+        answer = await ask(request(318, text))
+        assert answer.code == 16
+        assert (answer.remark or "").startswith(why)
+        assert service.name_server.settings.lines() == before
+
+    serve(scenario)
+
+
+def test_harmless_settings_take_effect_at_once() -> None:
+    _, boot = conversation("register-boot")
+
+    async def scenario(service: NameServerService, ask: Ask) -> None:
+        assert (await ask(decode(boot[0].frame))).code == 0
+        for topic, order in (("TBW102", "broker-a:2"), ("SELF_TEST_TOPIC", "no order at all")):
+            await ask(request(100, namespace="ORDER_TOPIC_CONFIG", key=topic, value=order))
+        assert "orderTopicConf" not in json.loads(bytes((await ask(request(105, topic="TBW102"))).body))
+        changes = b"scanNotActiveBrokerInterval=6000\norderMessageEnable=true\nenableAllTopicList=false\n"
+        assert (await ask(request(318, changes))).code == 0
+        assert b"scanNotActiveBrokerInterval=6000\n" in bytes((await ask(request(319))).body)
+        assert service.name_server.settings.scan_seconds == 6
+        ordered = json.loads(bytes((await ask(request(105, topic="TBW102"))).body))
+        assert ordered["orderTopicConf"] == "broker-a:2"
+        # A text that makes clients fail stays here.
+        other = json.loads(bytes((await ask(request(105, topic="SELF_TEST_TOPIC"))).body))
+        assert "orderTopicConf" not in other
+        listed = await ask(request(206))
+        assert (listed.code, listed.remark) == (1, "disable")
+
+    serve(scenario)
+
+
+def test_topics_of_brokers_are_closed_opened_moved_and_removed() -> None:
+    _, boot = conversation("register-boot")
+    cluster = {"clusterName": "DefaultCluster", "brokerName": "broker-a"}
+
+    async def scenario(service: NameServerService, ask: Ask) -> None:
+        async def names(code: int, **fields: str) -> list[str]:
+            return list(json.loads(bytes((await ask(request(code, **fields))).body))["topicList"])
+
+        async def perm(topic: str) -> int:
+            route = json.loads(bytes((await ask(request(105, topic=topic))).body))
+            return int(route["queueDatas"][0]["perm"])
+
+        assert (await ask(decode(boot[0].frame))).code == 0
+        before = await perm("SELF_TEST_TOPIC")
+        assert int((await ask(request(205, brokerName="broker-a"))).fields["wipeTopicCount"]) > 0
+        assert await perm("SELF_TEST_TOPIC") == before & ~2
+        assert int((await ask(request(327, brokerName="broker-a"))).fields["addTopicCount"]) > 0
+        assert await perm("SELF_TEST_TOPIC") == before | 2
+        route = b'{"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":1,"writeQueueNums":1}]}'
+        assert (await ask(request(217, route, topic="New"))).code == 0
+        assert "New" in await names(224, cluster="DefaultCluster")
+        assert (await ask(request(216, topic="New"))).code == 0
+        assert "New" not in await names(224, cluster="DefaultCluster")
+        assert "broker-a" in await names(304)
+        for code in (311, 312, 313):
+            assert await names(code) == []
+        group = json.loads(bytes((await ask(request(901, **cluster))).body))
+        assert group["brokerMemberGroup"]["brokerName"] == "broker-a"
+        assert (await ask(request(904, brokerAddr="127.0.0.1:30911", **cluster))).code == 0
 
     serve(scenario)
 

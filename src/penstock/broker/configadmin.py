@@ -29,6 +29,7 @@ SETTABLE = frozenset(
         "lite_pull_message_enable",
         "long_polling_enable",
         "max_held_pulls",
+        "recall_message_enable",
         "reject_transaction_message",
         "short_polling_time_ms",
         "start_accept_send_request_ms",
@@ -39,7 +40,9 @@ SETTABLE = frozenset(
 # Not ours, and never to be taken for harmless: RocketMQ's names for files and programs.
 SUSPICIOUS = ("path", "home", "dir", "script", "command", "blacklist", "file")
 MAX_TEXT = 65536
-_JAVA_NAMES = {field: name for name, field in {**ALIASES, **BROKER_ALIASES}.items()}
+_FIELDS = {**ALIASES, **BROKER_ALIASES}
+_JAVA_NAMES = {field: name for name, field in _FIELDS.items()}
+_KNOWN = {*BROKER_TYPES, *ALIASES.values()}
 
 
 class ConfigAdmin:
@@ -56,20 +59,21 @@ class ConfigAdmin:
         }
 
     def update(self, connection: Connection, request: Command) -> Command:
-        """All of the request or nothing. Settings we do not have are passed over, as RocketMQ does."""
+        """All of the request or nothing: who asks for what can't be set shall not believe that it was."""
         if len(request.body) > MAX_TEXT:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error")
         try:
             given = parse_properties(str(request.body, "utf-8"))
         except ValueError:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
-        changes: dict[str, Any] = {}
-        for key, text in given.items():
-            field = {**ALIASES, **BROKER_ALIASES}.get(key, key)
-            if field in SETTABLE:
-                changes[field] = _value(field, text)
-            elif field in BROKER_TYPES or field in ALIASES.values() or _suspicious(key):
+        fields = {key: _FIELDS.get(key, key) for key in given}
+        for key, field in fields.items():
+            if field not in SETTABLE and (field in _KNOWN or _suspicious(key)):
                 raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        for key, field in fields.items():
+            if field not in SETTABLE:
+                raise RequestRefused(ResponseCode.NO_PERMISSION, f"{key[:80]} is no setting of this broker")
+        changes = {field: _value(field, given[key]) for key, field in fields.items()}
         if changes:
             self._apply(changes)
         return request.answer(0)

@@ -6,13 +6,23 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Protocol
 
-from penstock.store.jsonfile import JsonFile
+from penstock.errors import CorruptFile
+from penstock.store.jsonfile import FileAccess, JsonFile
 
 log = logging.getLogger("penstock.broker")
 
 RETRY_SECONDS = 1.0
+
+
+class Table(Protocol):
+    """What a file may follow."""
+
+    file: Any
+
+    def load(self, content: Any) -> None: ...
+    def content(self) -> Any: ...
 
 
 class StateFile:
@@ -89,3 +99,14 @@ class StateFile:
             await self._task
         elif self._written < self._changes:
             await self._write()
+
+
+def follow(table: Table, storage: FileAccess, path: str, writer: Executor) -> StateFile:
+    """Load a table from its file and keep the file up to date from now on."""
+    file = StateFile(JsonFile(storage, path), table.content, writer)
+    try:
+        table.load(file.load())
+    except ValueError as error:
+        raise CorruptFile(path, found=str(error), hint="restore it from a copy, or delete it") from None
+    table.file = file
+    return file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 
@@ -9,6 +10,7 @@ class Follower(Protocol):
     """A file that follows the table."""
 
     def changed(self) -> None: ...
+    def saved(self) -> Awaitable[None]: ...
 
 
 class KvConfig:
@@ -48,6 +50,11 @@ class KvConfig:
         """Forget a value; one that is not there may go too."""
         if self._table.get(namespace, {}).pop(key, None) is not None:
             self._changed()
+
+    async def saved(self) -> None:
+        """Returns when every change up to now is in the file, if there is one; raises when it can't be."""
+        if self.file is not None:
+            await self.file.saved()
 
     def _changed(self) -> None:
         if self.file is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ FORBIDDEN = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome
 MAX_KV_TEXT = 1 << 16
 
 _encode = msgspec.json.Encoder().encode
-_Simple = Callable[[NameServer, Command], Command]
+_Simple = Callable[[NameServer, Command], Command | Awaitable[Command | None]]
 
 
 def handlers(name_server: NameServer) -> dict[int, Handler]:
@@ -98,7 +99,7 @@ def _register(server: NameServer, connection: Connection, command: Command) -> C
     fields: dict[str, str] = {}
     if broker_id != 0 and (master := server.master_of(cluster, name)) is not None:
         fields = {"masterAddr": master[0], "haServerAddr": master[1]}
-    orders = server.kv.namespace(ORDER_TOPICS)
+    orders = server.kv.namespace(ORDER_TOPICS) if server.settings.orders_to_brokers else None
     return json_answer(command, {"table": orders}, fields) if orders else command.answer(fields=fields)
 
 
@@ -144,6 +145,11 @@ def _route(server: NameServer, command: Command) -> Command:
         name = "null" if topic is None else topic
         remark = f"No topic route info in name server for the topic: {name}{FAQ}"
         return command.answer(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    if topic is not None and server.settings.orders_in_routes:
+        order = server.kv.get(ORDER_TOPICS, topic)
+        # Clients break on any other text.
+        if order is not None and re.fullmatch(r"[^:;]+:\d{1,5}(;[^:;]+:\d{1,5})*", order):
+            found["orderTopicConf"] = order
     return json_answer(command, found)
 
 
@@ -153,6 +159,8 @@ def _cluster_info(server: NameServer, command: Command) -> Command:
 
 
 def _all_topics(server: NameServer, command: Command) -> Command:
+    if not server.settings.lists_topics:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "disable")
     return json_answer(command, {"topicList": server.topic_names()})
 
 
@@ -200,7 +208,7 @@ def _add_write_perm(server: NameServer, command: Command) -> Command:
 # -- key-value configuration -------------------------------------------------------------------------------
 
 
-def _put_kv(server: NameServer, command: Command) -> Command:
+async def _put_kv(server: NameServer, command: Command) -> Command:
     namespace, key = command.fields.get("namespace"), command.fields.get("key")
     if namespace is None or key is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
@@ -208,6 +216,7 @@ def _put_kv(server: NameServer, command: Command) -> Command:
     if len(namespace) + len(key) + len(value) > MAX_KV_TEXT:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"more than {MAX_KV_TEXT} characters")
     server.kv.put(namespace, key, value)
+    await server.kv.saved()
     return command.answer()
 
 
@@ -220,8 +229,9 @@ def _get_kv(server: NameServer, command: Command) -> Command:
     return command.answer(fields={"value": value})
 
 
-def _delete_kv(server: NameServer, command: Command) -> Command:
+async def _delete_kv(server: NameServer, command: Command) -> Command:
     server.kv.delete(required(command, "namespace"), required(command, "key"))
+    await server.kv.saved()
     return command.answer()
 
 
@@ -238,24 +248,22 @@ def _list_kv(server: NameServer, command: Command) -> Command:
 
 
 def _update_config(server: NameServer, command: Command) -> Command:
-    """Nothing here may be set from afar; keys that name files are refused, others passed over."""
+    """Only what is on the list may be set from afar, all of a request or nothing."""
     try:
         given = parse_properties(str(command.body, "utf-8"))
     except ValueError:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
     if FORBIDDEN & given.keys():
         raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    try:
+        server.settings.update(given)
+    except ValueError as error:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, str(error)) from None
     return command.answer()
 
 
 def _get_config(server: NameServer, command: Command) -> Command:
-    lines = {
-        "configBlackList": ";".join(sorted(FORBIDDEN)),
-        "enableAllTopicList": "true",
-        "orderMessageEnable": "false",
-        "returnOrderTopicConfigToBroker": "true",
-        "scanNotActiveBrokerInterval": "5000",
-    }
+    lines = {"configBlackList": ";".join(sorted(FORBIDDEN)), **server.settings.lines()}
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
     return command.answer(body=text.encode())
 

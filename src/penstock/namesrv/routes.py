@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.namesrv.kv import KvConfig
+from penstock.namesrv.settings import NameServerSettings
 from penstock.store.dataversion import DataVersion
 
 PERM_READ, PERM_WRITE = 4, 2
@@ -89,6 +90,7 @@ class NameServer:
         self._brokers: dict[str, BrokerData] = {}
         self._lives: dict[tuple[str, str], _Life] = {}
         self.kv = KvConfig()
+        self.settings = NameServerSettings()
 
     # -- brokers come and go ------------------------------------------------------------------------------
 

@@ -14,8 +14,6 @@ from penstock.remoting import Connection, RemotingServer
 
 log = logging.getLogger("penstock.namesrv")
 
-SCAN_SECONDS = 5.0
-
 
 class NameServerService:
     """Serves one NameServer, of its own or one that a broker in this process uses too."""
@@ -56,7 +54,7 @@ class NameServerService:
 
     async def _scan(self) -> None:
         while True:
-            await asyncio.sleep(SCAN_SECONDS)
+            await asyncio.sleep(self.name_server.settings.scan_seconds)
             for address in self.name_server.expire():
                 log.warning("broker %s was silent for too long and is taken out of the routes", address)
 
