@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.puttimes import PutTimes
 from penstock.broker.rates import SAMPLE_SECONDS, Rates
 from penstock.broker.stats import BrokerStats
 
@@ -14,7 +15,7 @@ class Course:
     def __init__(self) -> None:
         self.time = 0.0
         self.stats = BrokerStats()
-        self.rates = Rates(self.stats, lambda: self.time)
+        self.rates = Rates(self.stats, lambda: self.time, today=lambda: self.time // 86400)
 
     def run(self, samples: int, messages: int) -> None:
         for _ in range(samples):
@@ -50,3 +51,25 @@ def test_windows_do_not_grow() -> None:
     course = Course()
     course.run(10_000, 1)
     assert [len(window.samples) for window in course.rates._windows] == [7, 7, 25]
+
+
+def test_totals_of_this_morning_and_the_one_before_are_kept() -> None:
+    course = Course()
+    key = ("BROKER_PUT_NUMS", "")
+    course.run(8640, 1)
+    assert [morning.get(key, 0) for morning in course.rates.mornings] == [8640, 0]
+    course.run(8640, 2)
+    assert [morning.get(key, 0) for morning in course.rates.mornings] == [3 * 8640, 8640]
+
+
+def test_put_times_are_told_in_ranges_and_percentiles() -> None:
+    times = PutTimes()
+    assert times.percentile(0.99, 10) == 0.0
+    times.add(0.0004, 97)
+    times.add(0.030, 2)
+    times.add(700.0, 1)
+    assert times.ranges(110).split()[:3] == ["[<=0ms]:107", "[0~10ms]:0", "[10~50ms]:2"]
+    assert times.ranges(110).endswith("[10s~]:1 ")
+    assert 0.4 <= times.percentile(0.9, 100) < 0.6
+    assert 30 <= times.percentile(0.99, 100) < 40
+    assert times.percentile(0.999, 100) == times.longest_ms == 700_000

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from broker_admin.conftest import Operator
+from broker_admin.conftest import SMALL, Operator
 from golden_wire import conversation
 from penstock.format.javajson import parse
 from penstock.remoting.command import decode
@@ -23,11 +25,53 @@ def test_runtime_info_has_every_key_that_tools_print(operate: Operate) -> None:
         await operator.send("T", b"one")
         ours = (await operator.done(28))["table"]
         missing = {key for key in theirs if "_" not in key} - ours.keys()
-        assert missing == set()
+        # There are no queues before pools of threads that could be full, and reads are not timed.
+        assert {key for key in missing if not key.endswith("ThreadPoolQueueCapacity")} == {
+            "getMessageEntireTimeMax"
+        }
         assert all(isinstance(value, str) for value in ours.values())
         assert ours["msgPutTotalTodayNow"] == "1"
         assert int(ours["commitLogMaxOffset"]) > 0
         assert float(ours["putTps"].split(" ")[0]) >= 0
+
+    operate(scenario)
+
+
+def test_runtime_info_tells_how_long_sends_waited_for_the_disk(operate: Operate) -> None:
+    async def scenario(operator: Operator) -> None:
+        await operator.create("T", 1)
+        for number in range(20):
+            await operator.send("T", b"%d" % number)
+        found = (await operator.done(28))["table"]
+        counts = [int(part.rpartition(":")[2]) for part in found["putMessageDistributeTime"].split()]
+        assert sum(counts) == int(found["putMessageTimesTotal"]) == 20
+        assert 0 < float(found["putLatency99"]) <= float(found["putLatency999"])
+        assert found["sendThreadPoolQueueSize"] == "0"
+
+    operate(scenario, store=dataclasses.replace(SMALL, flush_disk_type="sync"))
+
+
+def test_the_timer_says_how_far_it_is_and_what_waits(operate: Operate) -> None:
+    async def scenario(operator: Operator) -> None:
+        await operator.create("T", 1)
+        later = operator.broker.clock.now_ms() + 3_600_000
+        await operator.send("T", b"later", properties=f"TIMER_DELIVER_MS\x01{later}\x02")
+        found: dict[str, Any] = {}
+        while not found:
+            found = (await operator.done(61))["timingCount"]
+        assert found["T"]["count"] == 1
+        assert (await operator.done(28))["table"]["timerCongestNum"] == "1"
+        answer = await operator.ask(60)
+        assert answer.code == 0
+        assert len(answer.body) == 56
+
+    operate(scenario, store=dataclasses.replace(SMALL, timer_wheel_enable=True))
+
+
+def test_a_broker_without_a_timer_has_no_checkpoint_of_one(operate: Operate) -> None:
+    async def scenario(operator: Operator) -> None:
+        assert await operator.refused(60) == (1, "The checkpoint is null")
+        assert (await operator.done(61))["timingCount"] == {}
 
     operate(scenario)
 
@@ -67,8 +111,9 @@ def test_only_harmless_settings_can_be_set_from_afar(operate: Operate) -> None:
         assert operator.broker.config.short_polling_time_ms == 250
         assert parse((await operator.ask(26)).fields["version"])["counter"] == 1
         await operator.done(25, b"")
-        await operator.done(25, b"nosuchkey=1\n")
-        await operator.done(25, b"waitTimeMillsInSendQueue=300\n")
+        # RocketMQ says yes to a setting it does not know, and nothing happens.
+        assert await operator.refused(25, b"nosuchkey=1\n") == (16, "nosuchkey is no setting of this broker")
+        assert (await operator.refused(25, b"waitTimeMillsInSendQueue=300\n"))[0] == 16
         assert (await operator.refused(25, b"x=\\u00zz"))[0] == 1
 
     operate(scenario)

@@ -144,3 +144,25 @@ def test_deleted_topic_stays_deleted_after_a_restart_until_it_is_created_again(o
     operate(delete)
     operate(look)
     operate(look_again)
+
+
+def test_batch_topic_leaves_the_other_topics_in_their_file(operate: Operate, tmp_path: Path) -> None:
+    file = tmp_path / "store" / "config" / "topics.json"
+
+    async def scenario(operator: Operator) -> None:
+        await operator.create("T", 3)
+        await operator.create("B", 1, attributes="+queue.type=BatchCQ")
+        table = json.loads(file.read_text())["topicConfigTable"]
+        assert table["T"]["readQueueNums"] == 3
+        assert table["B"]["readQueueNums"] == 1
+        assert table["B"]["attributes"] == {"queue.type": "BatchCQ"}
+        # Whatever was written on the way, the file before this one had the first topic too.
+        before = json.loads(file.with_name("topics.json.bak").read_text())["topicConfigTable"]
+        assert "T" in before and "B" not in before
+
+    async def look(operator: Operator) -> None:
+        assert (await operator.done(351, topic="B"))["attributes"] == {"queue.type": "BatchCQ"}
+        assert "B" in operator.broker.store._queues.batch_topics
+
+    operate(scenario)
+    operate(look)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock._native.flush import Flusher
+from penstock.broker.puttimes import PutTimes
 
 Done = Callable[[OSError | None], object]
 """Called when the message is on disk, or with the error that makes it unsure."""
@@ -40,6 +41,7 @@ class Acknowledgements:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, float, Done]] = deque()
         self._unasked = 0
+        self.times = PutTimes()
         self._where = flusher.flushed_where
         if hasattr(os, "eventfd"):
             self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -52,6 +54,11 @@ class Acknowledgements:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds that the oldest of them has waited."""
+        return self._loop.time() - self._waiting[0][1] if self._waiting else 0.0
 
     def add(self, end_offset: int, done: Done) -> None:
         """Call ``done`` when the log is on disk up to ``end_offset``. Offsets come in rising order."""
@@ -82,8 +89,11 @@ class Acknowledgements:
         if where > self._where:
             self._where = where
             self._on_flushed()
-        while waiting and waiting[0][0] <= where:
-            waiting.popleft()[2](None)
+        if waiting and waiting[0][0] <= where:
+            longest, before = self._loop.time() - waiting[0][1], len(waiting)
+            while waiting and waiting[0][0] <= where:
+                waiting.popleft()[2](None)
+            self.times.add(longest, before - len(waiting))
         if waiting and self._flusher.error:
             error = OSError(self._flusher.error, "fdatasync of the commit log failed")
             self._on_failure(error)

@@ -10,7 +10,7 @@ from penstock.broker.groupadmin import GroupAdmin
 from penstock.broker.offsetreset import OffsetReset
 from penstock.broker.querying import Querying
 from penstock.broker.rates import Rates
-from penstock.broker.runtimeinfo import RuntimeInfo
+from penstock.broker.runtimeinfo import RuntimeInfo, counted_elsewhere
 from penstock.broker.topicadmin import TopicAdmin
 from penstock.remoting import Handler
 
@@ -22,7 +22,7 @@ class Admin:
     """The administration of one broker. Made with it, closed with it."""
 
     def __init__(self, broker: Broker) -> None:
-        self.rates = Rates(broker.stats)
+        self.rates = Rates(broker.stats, more=lambda: counted_elsewhere(broker))
         self.runtime = RuntimeInfo(broker, self.rates)
         self._parts = (
             Querying(broker),

@@ -60,6 +60,8 @@ class Holding:
         # Pulls that wait equally long end in the order they came: one queue a length of waiting.
         self._deadlines: dict[int, deque[HeldPull]] = {}
         self._count = 0
+        self.begun = 0
+        """How many pulls had to wait, since the start."""
 
     def __len__(self) -> int:
         return self._count
@@ -70,6 +72,7 @@ class Holding:
         self._deadlines.setdefault(milliseconds, deque()).append(pull)
         pull.connection.context.setdefault("held", set()).add(pull)
         self._count += 1
+        self.begun += 1
         self._on_count(1)
 
     def arrived(self, keys: set[QueueKey] | None) -> None:

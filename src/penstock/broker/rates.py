@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import date
 from typing import Any
 
 from penstock.broker.stats import BrokerStats
@@ -35,9 +36,22 @@ class _Window:
 class Rates:
     """Samples the counters of a broker every ten seconds, on the loop."""
 
-    def __init__(self, stats: BrokerStats, now: Callable[[], float] | None = None) -> None:
-        """``now`` is the loop's clock, or a test's: then ``sample`` is called by hand."""
+    def __init__(
+        self,
+        stats: BrokerStats,
+        now: Callable[[], float] | None = None,
+        more: Callable[[], Mapping[str, int]] = dict,
+        today: Callable[[], object] = date.today,
+    ) -> None:
+        """``now`` is the loop's clock, or a test's: then ``sample`` is called by hand. ``more`` gives totals
+        of the broker that are counted elsewhere.
+        """
         self._stats = stats
+        self._more = more
+        self._today = today
+        self._day = today()
+        self.mornings: tuple[Mapping[Key, int], Mapping[Key, int]] = ({}, {})
+        """The totals when this day began, and the one before; nothing where that was before the start."""
         self._now = now or asyncio.get_running_loop().time
         self._by_hand = now is not None
         self._windows = (_Window(*MINUTE), _Window(*HOUR), _Window(*DAY))
@@ -49,6 +63,9 @@ class Rates:
         """Take the totals of this moment, and come back."""
         totals = self.totals()
         now = self._now()
+        if self._today() != self._day:
+            self._day = self._today()
+            self.mornings = (totals, self.mornings[0])
         for window in self._windows:
             if self._ticks % window.every == 0:
                 window.samples.append((now, totals))
@@ -74,6 +91,9 @@ class Rates:
             found["SNDBCK_PUT_NUMS", f"{topic}@{group}"] = counter.messages
         found["BROKER_PUT_NUMS", ""] = sum(each.messages for each in self._stats.put.values())
         found["BROKER_GET_NUMS", ""] = sum(each.messages for each in self._stats.get.values())
+        found["BROKER_GET_FOUND", ""] = self._stats.found
+        for name, total in self._more().items():
+            found[name, ""] = total
         return found
 
     def figures(self, name: str, about: str) -> dict[str, Any] | None:
@@ -100,9 +120,9 @@ class Rates:
         return 0.0 if counter is None else self._tps(("GROUP_GET_NUMS", f"{topic}@{group}"), counter.messages)
 
     def broker_tps(self, name: str) -> tuple[float, float, float]:
-        """All messages a second, ``BROKER_PUT_NUMS`` or ``BROKER_GET_NUMS``: a minute, an hour, a day."""
+        """How many a second of something the whole broker counts: a minute, an hour, a day."""
         key, now = (name, ""), self._now()
-        total = self.totals()[key]
+        total = self.totals().get(key, 0)
         found = [window.over(key, now, total) for window in self._windows]
         minute, hour, day = (added / seconds if seconds > 0 else 0.0 for added, seconds in found)
         return minute, hour, day

@@ -24,7 +24,8 @@ class BrokerStats:
         self.sent_back: dict[tuple[str, str], Counter] = {}
         """By topic and group: messages that a consumer could not handle."""
         self.put_failures = 0
-        self.held_pulls = 0
+        self.found = 0
+        """Reads that found messages."""
 
     def count_put(self, topic: str, messages: int, size: int) -> None:
         counter = self.put.get(topic)
@@ -37,6 +38,7 @@ class BrokerStats:
         counter = self.get.get((topic, group))
         if counter is None:
             counter = self.get[topic, group] = Counter()
+        self.found += 1
         counter.messages += messages
         counter.bytes += size
 

@@ -92,7 +92,7 @@ class TopicAdmin:
         topics = self._broker.topics
         for config in configs:
             if config.attributes.get("queue.type") == "BatchCQ" and config.name not in topics:
-                self._broker.store.make_batch_topic(config.name)
+                self._broker.store.make_batch_topic(config.name, save=False)
             topics.put(config)
         if topics.file is not None:
             await topics.file.saved()

@@ -23,6 +23,8 @@ _UNIT = struct.Struct(">iqIqiqiiq")
 _BLANK = struct.Struct(">iqI")
 _SLOT = struct.Struct(">qqqii")
 _CHECKPOINT = struct.Struct(">7q")
+TIMER_CHECKPOINT_USED = _CHECKPOINT.size
+"""Bytes of the checkpoint that hold anything."""
 
 
 class TimerUnit(NamedTuple):

@@ -107,16 +107,25 @@ class MessageStore(StoreWriter, StoreReader):
         self._check_open()
         return backup_live(self, os.fspath(target))
 
-    def make_batch_topic(self, topic: str) -> None:
-        """Keep this topic in batch queues from now on (``queue.type=BatchCQ``); it must be new."""
+    def make_batch_topic(self, topic: str, *, save: bool = True) -> None:
+        """Keep this topic in batch queues from now on (``queue.type=BatchCQ``); it must be new.
+
+        ``save`` False leaves ``topics.json`` to the caller: a broker keeps that file itself.
+        """
         if topic in self._queues.batch_topics:
             return
         if any(q.topic == topic and q.native.next_offset for q in self._queues):
             raise StoreError(f"the topic {topic!r} has simple queues already")
-        self._parts.topics.set_attribute(topic, "queue.type", "BatchCQ")
+        if save:
+            self._parts.topics.set_attribute(topic, "queue.type", "BatchCQ")
         self._queues.forget(topic)
         self._log.encoder.forget_queues()
         self._queues.batch_topics.add(topic)
+
+    @property
+    def free_buffers(self) -> int | None:
+        """Write buffers of the transient pool that no log file has; None without a pool."""
+        return None if self._log.pool is None else self._log.pool.available
 
     def stats(self) -> StoreStats:
         return StoreStats.of(self)

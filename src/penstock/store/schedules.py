@@ -73,6 +73,11 @@ class Schedules:
                 self._timer = service
             return self._timer
 
+    @property
+    def running_timer(self) -> TimerMessageStore | None:
+        """The service of the timer wheel if anything needed it yet; looking starts nothing."""
+        return self._timer
+
     def stop(self) -> None:
         """Stop delivering and keep where each service was."""
         with self._guard:

@@ -120,6 +120,11 @@ class TimerMessageStore:
         """Run on a thread from now on."""
         self._thread.start()
 
+    @property
+    def checkpoint(self) -> TimerCheckpoint:
+        """The progress that is on disk."""
+        return self._checkpoint
+
     def wake(self) -> None:
         """Have the thread look at the clock now."""
         self._thread.wake()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from penstock.files.storage import SparseFile, Storage
 from penstock.format.timerunit import (
     TIMER_CHECKPOINT_SIZE,
+    TIMER_CHECKPOINT_USED,
     TimerCheckpoint,
     decode_timer_checkpoint,
     encode_timer_checkpoint,
 )
 from penstock.store.timerlog import make_durable
-
-_USED = 7 * 8
 
 
 class TimerCheckpointFile:
@@ -30,14 +29,16 @@ class TimerCheckpointFile:
         """What was saved last; all zeros when nothing ever was."""
         if not self._storage.exists(self._path):
             return TimerCheckpoint()
-        return decode_timer_checkpoint(self._storage.read_file(self._path).ljust(_USED, b"\0"))
+        return decode_timer_checkpoint(
+            self._storage.read_file(self._path).ljust(TIMER_CHECKPOINT_USED, b"\0")
+        )
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
         """Make these values durable."""
         if self._file is None:
             self._storage.makedirs(self._path.rpartition("/")[0])
             self._file = self._storage.open_sparse(self._path, TIMER_CHECKPOINT_SIZE, create=True)
-        self._file.write(0, encode_timer_checkpoint(checkpoint)[:_USED])
+        self._file.write(0, encode_timer_checkpoint(checkpoint)[:TIMER_CHECKPOINT_USED])
         make_durable(self._file)
 
     def close(self) -> None:

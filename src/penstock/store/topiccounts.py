@@ -49,13 +49,21 @@ class TopicCounts:
             self._version = self._version.next(now)
             self._changed = True
 
+    def content(self) -> dict[str, Any]:
+        """What the file is to hold."""
+        with self._guard:
+            return self._content()
+
+    def _content(self) -> dict[str, Any]:
+        counts = {topic: {"count": count, "timeStamp": at} for topic, (count, at) in self._counts.items()}
+        return {"dataVersion": self._version.to_json(), self._member: counts}
+
     def persist(self) -> None:
         """Write the counts, if any changed since the last time. One caller at a time."""
         with self._guard:
             if not self._changed:
                 return
-            counts = {topic: {"count": count, "timeStamp": at} for topic, (count, at) in self._counts.items()}
-            content = {"dataVersion": self._version.to_json(), self._member: counts}
+            content = self._content()
             self._changed = False
         try:
             self._file.save(content)

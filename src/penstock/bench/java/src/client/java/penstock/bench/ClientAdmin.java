@@ -27,15 +27,20 @@ final class ClientAdmin {
         String[] arguments = command.getAsJsonArray("arguments").asList().stream()
             .map(JsonElement::getAsString).toArray(String[]::new);
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        ByteArrayOutputStream errors = new ByteArrayOutputStream();
         PrintStream before = System.out;
+        PrintStream errorsBefore = System.err;
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         try {
             MQAdminStartup.main0(arguments, null);
         } finally {
             System.setOut(before);
+            System.setErr(errorsBefore);
         }
         JsonObject answer = new JsonObject();
         answer.addProperty("stdout", printed.toString(StandardCharsets.UTF_8));
+        answer.addProperty("stderr", errors.toString(StandardCharsets.UTF_8));
         return answer;
     }
 
