@@ -285,9 +285,12 @@ def test_half_messages_are_seen_only_when_committed(tmp_path: Path) -> None:
             }
 
         kept, dropped = await half("kept"), await half("dropped")
+        still_open = broker.transactions.need().ops.metrics
+        assert still_open.counts == {"T": 2}
         assert len(records(await client.pull("T"))) == 1
         assert (await client.call(37, {**kept, "commitOrRollback": "8"})).code == 0
         assert (await client.call(37, {**dropped, "commitOrRollback": "12"})).code == 0
+        assert still_open.counts == {"T": 0}
         found = records(await client.pull("T"))
         assert [record.body for record in found] == [b"plain", b"kept"]
         assert found[1].sys_flag & 0xC == 8

@@ -48,6 +48,10 @@ class Transactions:
             self._check.start()
         return self._service
 
+    def begun(self, topic: str) -> None:
+        """A half message of this topic was stored: one more transaction is open (``transactionMetrics``)."""
+        self.need().ops.metrics.add(topic, 1)
+
     @property
     def check(self) -> TransactionCheckService | None:
         """Who looks for half messages that stay open; None while there never was one."""
@@ -85,8 +89,10 @@ class Transactions:
     def _carry_out(self, connection: Connection, request: Command, verdict: Verdict) -> Command | None:
         ops = self.need().ops
         half = verdict.half
+        place = real_place(half)
+        topic = place[0] if place is not None else None
         if verdict.message is None:
-            ops.mark(half.queue_offset, half.queue_id, write=False)
+            ops.mark(half.queue_offset, half.queue_id, write=False, topic=topic)
             return request.answer(0)
         broker = self._broker
         try:
@@ -101,7 +107,7 @@ class Transactions:
         def done(error: OSError | None) -> None:
             # Only a message that is on disk ends the transaction: else the producer is asked again.
             if error is None or isinstance(error, TimeoutError):
-                ops.mark(half.queue_offset, half.queue_id, write=False)
+                ops.mark(half.queue_offset, half.queue_id, write=False, topic=topic)
                 connection.reply(request, request.answer(0))
             else:
                 connection.reply(request, request.answer(ResponseCode.SYSTEM_ERROR, remark=str(error)))
