@@ -31,6 +31,7 @@ from penstock.broker.pulling import Pulling
 from penstock.broker.registration import Registration
 from penstock.broker.replying import Replying
 from penstock.broker.resets import PendingResets
+from penstock.broker.recalling import Recalling
 from penstock.broker.sendback import SendBack
 from penstock.broker.sending import Sending
 from penstock.broker.statefile import StateFile
@@ -104,6 +105,7 @@ class Broker:
         self._http: HttpPort | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
         """Open the store, load what earlier runs left, then listen. Until then connections are refused."""
@@ -167,9 +169,12 @@ class Broker:
         store.dispatch_by_hand()
         return store
 
+        if settings.timer_wheel_enable:
+            # Now: its files are not to be opened on the loop, by the first message that has a time.
+            _ = store.schedules.timer
     def _assemble(self) -> None:
         config, store = self.config, self.store
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self.now = loop.time
         self.topics = Topics(config, self.clock)
         self.groups = Groups(auto_create=config.auto_create_subscription_group, clock=self.clock)
@@ -196,10 +201,12 @@ class Broker:
         )
         self.sending = Sending(self)
         self.transactions = Transactions(self)
+        if store.config.timer_wheel_enable:
+            store.schedules.timer.on_delivered = self._timers_fired
         self.closed_for_sends = closed_for_sends(config)
         parts = (
             *(self.sending, self.pulling, self.clients, self.transactions),
-            *(Offsets(self), SendBack(self), Replying(self)),
+            *(Offsets(self), SendBack(self), Replying(self), Recalling(self)),
         )
         for part in parts:
             self.add_handlers(part.handlers())
@@ -279,7 +286,14 @@ class Broker:
 
     def _release_loop(self) -> None:
         if self._housekeeping is not None:
+    def _timers_fired(self) -> None:
+        """Called on the timer's thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self.dispatching.advance)
+
             self._housekeeping.close()
+        self._loop = None
         for part in (getattr(self, name, None) for name in ("dispatching", "acks", "admin", "pulling")):
             if part is not None:
                 part.close()
@@ -387,6 +401,15 @@ class Broker:
 
     def _lost(self, connection: Connection, reason: str) -> None:
         if self.name_server is not None:
+    def write_beside(self, work: Callable[[], object]) -> asyncio.Future[object]:
+        """Run something that waits for the disk on the thread that writes the broker's files."""
+        assert self._writer is not None
+        return asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    def _arrived(self, keys: set[tuple[str, int]] | None) -> None:
+        self.holding.arrived(keys)
+        self.popping.holding.arrived(keys)
+
             self.name_server.lost(connection)
         self.holding.lost(connection)
         self.consumers.lost(connection)

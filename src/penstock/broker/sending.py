@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import random
 from collections import deque
 from typing import TYPE_CHECKING
 
+from penstock._native.putresult import refusal as not_stored
 from penstock._native.sendheader import finish_properties
 from penstock._native.wireout import send_answer
 from penstock.broker.batching import Batching, TooLarge
@@ -23,12 +23,13 @@ from penstock.message.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_PREPARED,
 )
+from penstock.message.recall import RecallHandle
 from penstock.message.sysflag import INNER_BATCH_FLAG, MULTI_TAGS_FLAG
 from penstock.message.topic import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX, TIMER_TOPIC
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
 from penstock.remoting.command import decode
 from penstock.store.retry import dead_letter_topic, redirect_exhausted
-from penstock.store.rewrite import parse_number
+from penstock.store.rewrite import parse_number, property_map
 from penstock.store.transaction import prepare_half
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ class Sending:
             RequestCode.SEND_MESSAGE: self.send_long,
             RequestCode.SEND_MESSAGE_V2: self.send_short,
             RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
-            RequestCode.RECALL_MESSAGE: self.recall,
         }
 
     def send_long(self, connection: Connection, request: Command) -> Command | None:
@@ -93,11 +93,6 @@ class Sending:
         header = send_header(request.fields, SHORT)
         header.batch = True
         return self._send(connection, request, header)
-
-    def recall(self, connection: Connection, request: Command) -> Command:
-        """Taking a timed message back is off in RocketMQ by default, and always off here."""
-        fields = {"MSG_REGION": self._region}
-        raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden", fields)
 
     # -- checks -------------------------------------------------------------------------------------------
 
@@ -319,7 +314,12 @@ class Sending:
             half = self._is_half(header)
             if half:
                 message = prepare_half(message, self._store)
-        result = self._store.append(message, hooks=asks and not half)
+            else:
+                scheduled = self._store.schedules.hook(message)
+                if isinstance(scheduled, str):
+                    return self.refused(request, not_stored(scheduled, "no such delivery is possible"))
+                message = scheduled
+        result = self._store.append(message, hooks=False)
         if not result.ok:
             return self.refused(request, result)
         fields = {
@@ -330,8 +330,8 @@ class Sending:
             "MSG_REGION": self._region,
             "TRACE_ON": self._trace_on,
         }
-        if asks and result.topic == TIMER_TOPIC and not header.topic.startswith(RETRY_TOPIC_PREFIX):
-            self._add_recall_handle(fields, header, result, key)
+        if asks and message.topic == TIMER_TOPIC and not header.topic.startswith(RETRY_TOPIC_PREFIX):
+            self._add_recall_handle(fields, header, message, key)
         self._broker.dispatching.appended((result.topic or "", result.queue_id))
         self._broker.stats.count_put(header.topic, 1, result.size)
         return self.answer(connection, request, request.answer(0, fields), result.end_offset, waits)
@@ -375,11 +375,10 @@ class Sending:
         self, fields: dict[str, str], header: SendHeader, result: PutResult, key: str
     ) -> None:
         """What a producer needs to take a timed message back."""
-        record = self._store.lookup(result.physical_offset)
-        due = parse_number(record.properties.get(PROPERTY_TIMER_OUT_MS)) if record is not None else None
+        due = parse_number(property_map(stored).get(PROPERTY_TIMER_OUT_MS))
         if due is not None:
-            text = f"v1 {header.topic} {self._broker.config.broker_name} {due + 1} {key}"
-            fields["recallHandle"] = base64.urlsafe_b64encode(text.encode()).decode()
+            handle = RecallHandle(header.topic, self._broker.config.broker_name, due + 1, key)
+            fields["recallHandle"] = handle.encode()
 
     # -- answering ----------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -27,6 +28,7 @@ from penstock.message.properties import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TRANSACTION_PREPARED,
 )
+from penstock.message.recall import decode_handle
 from penstock.message.sysflag import TRANSACTION_PREPARED_TYPE
 from penstock.message.topic import PROPERTIES_MAX_LENGTH, RETRY_TOPIC_PREFIX
 from penstock.remoting import RequestCode
@@ -206,6 +208,26 @@ class Producer:
         await leave()
         return results
 
+    async def recall(self, topic: str, handle: str | None, *, timeout: float | None = None) -> str:
+        """Take back a message that is not due yet; its message id. ``handle`` is its ``recall_handle``.
+
+        It is never delivered once this has returned. Raises UsageError for what is no handle, BrokerError
+        when it is too late, or when the broker does not allow it (``recall_message_enable``).
+        """
+        decoded = None if handle is None else decode_handle(handle)
+        if handle is None or decoded is None:
+            raise UsageError("no recall handle: only messages with a delay or a time have one")
+        await self.instance.route(topic, publish=True)
+        address = self.instance.broker_address(decoded.broker_name)
+        fields = {
+            "producerGroup": self.group,
+            "topic": topic,
+            "recallHandle": handle,
+            "bname": decoded.broker_name,
+        }
+        answer = await self.instance.call(address, RequestCode.RECALL_MESSAGE, fields, timeout=timeout)
+        return answer.fields.get("msgId", decoded.unique_key)
+
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of a topic that take messages."""
         return writable(await self.instance.route(topic, publish=True))
@@ -319,7 +341,7 @@ def _extra(order_key: str | None, delay: Delay | None, deliver_at: datetime | No
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
         if seconds < 0:
             raise UsageError(f"a delay of {seconds} seconds")
-        extra[PROPERTY_TIMER_DELAY_MS] = str(int(seconds * 1000))
+        extra[PROPERTY_TIMER_DELAY_MS] = str(math.ceil(seconds * 1000))
     if deliver_at is not None:
-        extra[PROPERTY_TIMER_DELIVER_MS] = str(int(deliver_at.timestamp() * 1000))
+        extra[PROPERTY_TIMER_DELIVER_MS] = str(math.ceil(deliver_at.timestamp() * 1000))
     return extra

@@ -150,6 +150,9 @@ class Producer(_Face):
         message: Message,
         *,
         queue: MessageQueue | None = None,
+    def recall(self, topic: str, handle: str | None, *, timeout: float | None = None) -> str:
+        return self._run(lambda: self._client.recall(topic, handle, timeout=timeout))
+
         order_key: str | None = None,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:

@@ -59,6 +59,7 @@ class BrokerConfig:
     # -- sending ------------------------------------------------------------------------------------------
     reject_transaction_message: bool = _setting(False)
     store_reply_message_enable: bool = _setting(True)
+    recall_message_enable: bool = _setting(False)
     start_accept_send_request_ms: int = _setting(0, 0, 2**62)
 
     # -- consuming ----------------------------------------------------------------------------------------
@@ -121,6 +122,7 @@ BROKER_ALIASES: dict[str, str] = {
     "traceTopicEnable": "trace_topic_enable",
     "rejectTransactionMessage": "reject_transaction_message",
     "storeReplyMessageEnable": "store_reply_message_enable",
+    "recallMessageEnable": "recall_message_enable",
     "startAcceptSendRequestTimeStamp": "start_accept_send_request_ms",
     "litePullMessageEnable": "lite_pull_message_enable",
     "longPollingEnable": "long_polling_enable",
