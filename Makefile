@@ -14,7 +14,7 @@ JOBS ?= 2
 KILLS ?= 300
 CRASH_STATES ?= 20000
 CRASH_TESTS ?= tests
-SPARK_TESTS ?= tests/spark
+SPARK_TESTS ?= tests
 INTEROP_TESTS ?= tests
 
 .PHONY: setup native demo test lint unit crash spark interop-store interop bench clean

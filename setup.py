@@ -17,7 +17,8 @@ extensions = [
         f"penstock._native.{source.stem}",
         [str(source)],
         include_dirs=[str(native)],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unreachable-code", "-Wno-unused-function"],
+        # Without what debuggers want: it is a third of the time that compiling takes.
+        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", "-Wno-unreachable-code", "-Wno-unused-function"],
     )
     for source in sorted(native.glob("*.pyx"))
 ]

@@ -68,7 +68,7 @@ def test_the_commands_work_when_pasted(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.cluster  # six sessions, one after another
 def test_the_spark_part_works_when_pasted(tmp_path: Path) -> None:
     first, columns, spark = blocks("python")
     commands, _ = blocks("sh")

@@ -114,7 +114,7 @@ def test_properties_that_are_no_text_come_as_base64(penstock: Penstock, tmp_path
 )
 def test_get_answers_as_java_did(case: str, penstock: Penstock, golden: Golden) -> None:
     store = golden(case)
-    asked = [question for question in store.answers["getMessage"] if question["offset"] >= 0][:60]
+    asked = [question for question in store.answers["getMessage"] if question["offset"] >= 0][:60:3]
     for question in asked:
         tags = ["--tags", question["tags"]] if question.get("tags") else []
         place = [question["topic"], question["queueId"], question["offset"], question["max"]]

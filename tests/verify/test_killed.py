@@ -59,6 +59,7 @@ def test_a_killed_store_is_healthy_before_and_after_opening(flush: str, tmp_path
         assert opened.records == killed.records
 
 
+@pytest.mark.crash
 def test_the_demo_keeps_its_promise(capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main(["--store"]) == 0
     assert "0 lost, 0 doubled" in capsys.readouterr().out

@@ -261,7 +261,15 @@ def test_whole_record_checksums_are_right_again(tmp_path: Path, spark: SparkSess
 
 
 @pytest.mark.parametrize(
-    "case", ["basic", "hosts-ipv6", "long-topics", "deleted-head", "v4-basic", "transactions"]
+    "case",
+    [
+        "basic",
+        "transactions",
+        *(
+            pytest.param(case, marks=pytest.mark.cluster)
+            for case in ("hosts-ipv6", "long-topics", "deleted-head", "v4-basic")
+        ),
+    ],
 )
 def test_stores_of_rocketmq_are_compacted_the_same(case: str, tmp_path: Path, spark: SparkSession) -> None:
     golden = unpack(case, tmp_path / "golden")

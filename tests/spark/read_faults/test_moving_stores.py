@@ -27,7 +27,7 @@ def test_store_written_while_it_is_read_gives_a_gapless_beginning(tmp_path: Path
         def write() -> None:
             try:
                 number = 0
-                while not ended.is_set():
+                while number < 20_000 and not ended.is_set():
                     assert store.put(message(number)).ok
                     number += 1
                     written.append(number)
