@@ -26,6 +26,9 @@ from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.http import HttpPort
 from penstock.broker.locks import QueueLocks
 from penstock.broker.offsets import Offsets
+from penstock.broker.popassign import Assignment, RequestModes
+from penstock.broker.poporder import PopOrder
+from penstock.broker.popping import Popping
 from penstock.broker.producers import Producers
 from penstock.broker.pulling import Pulling
 from penstock.broker.registration import Registration
@@ -43,7 +46,6 @@ from penstock.config import BrokerConfig
 from penstock.errors import CorruptFile, UsageError
 from penstock.namesrv import NameServer, NameServerService
 from penstock.namesrv import handlers as name_server_handlers
-from penstock.namesrv.kv import KvConfig
 from penstock.remoting import Connection, Handler, RemotingServer
 from penstock.store.consumeroffset import ConsumerOffsets
 from penstock.store.jsonfile import JsonFile
@@ -74,6 +76,7 @@ class Broker:
     acks: Acknowledgements
     sending: Sending
     pulling: Pulling
+    popping: Popping
     transactions: Transactions
     clients: Clients
     admin: Admin
@@ -193,7 +196,7 @@ class Broker:
         self.producers = Producers(loop.time)
         self.locks = QueueLocks(config.rebalance_lock_max_live_time_ms / 1000, loop.time)
         self.pulling = Pulling(self)
-        self.dispatching = Dispatching(store, on_arrival=lambda keys: self.holding.arrived(keys))
+        self.dispatching = Dispatching(store, on_arrival=self._arrived)
         self.holding = Holding(store, loop.time, self.pulling.run_again, self.dispatching.wait_for_messages)
         timeout = store.config.sync_flush_timeout_ms / 1000
         self.acks = Acknowledgements(
@@ -203,8 +206,13 @@ class Broker:
         self.transactions = Transactions(self)
         if store.config.timer_wheel_enable:
             store.schedules.timer.on_delivered = self._timers_fired
+        order, modes = PopOrder(self.clock), RequestModes()
+        self._follow("consumerOrderInfo.json", order)
+        self._follow("messageRequestMode.json", modes)
+        self.popping = Popping(self, order)
         self.closed_for_sends = closed_for_sends(config)
         parts = (
+            *(self.popping, Assignment(self, modes)),
             *(self.sending, self.pulling, self.clients, self.transactions),
             *(Offsets(self), SendBack(self), Replying(self), Recalling(self)),
         )
@@ -224,7 +232,7 @@ class Broker:
                 raise UsageError(f"request {int(code)} has a handler already")
             self.handlers[int(code)] = handler
 
-    def _follow(self, name: str, table: Topics | Groups | DeletedTopics | KvConfig) -> None:
+    def _follow(self, name: str, table: Any) -> None:
         """Load a table from its file and keep the file up to date."""
         path = str(PurePath(self.store.path) / "config" / name)
         assert self._writer is not None
@@ -246,6 +254,7 @@ class Broker:
         await self._leave_routes()
         self.draining = True  # not before: a pull that is not held comes again at once
         self.holding.release_all()
+        self.popping.release_all()
         await self._server.drain(self.config.drain_timeout_ms / 1000)
         await self._server.stop()
         await self._stop_side_ports()
@@ -399,6 +408,15 @@ class Broker:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def write_beside(self, work: Callable[[], object]) -> asyncio.Future[object]:
+        """Run something that waits for the disk on the thread that writes the broker's files."""
+        assert self._writer is not None
+        return asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    def _arrived(self, keys: set[tuple[str, int]] | None) -> None:
+        self.holding.arrived(keys)
+        self.popping.holding.arrived(keys)
+
     def _lost(self, connection: Connection, reason: str) -> None:
         if self.name_server is not None:
     def write_beside(self, work: Callable[[], object]) -> asyncio.Future[object]:
@@ -412,6 +430,7 @@ class Broker:
 
             self.name_server.lost(connection)
         self.holding.lost(connection)
+        self.popping.lost(connection)
         self.consumers.lost(connection)
         self.producers.lost(connection)
 

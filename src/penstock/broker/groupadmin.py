@@ -56,6 +56,7 @@ class GroupAdmin:
         broker = self._broker
         gone = broker.groups.delete(name)
         broker.resets.forget(group=name)
+        broker.popping.forget_group(name)
         if flag(request.fields, "cleanOffset"):
             broker.consumer_offsets.remove(group=name)
         if gone and broker.groups.file is not None:

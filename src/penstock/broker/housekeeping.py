@@ -39,6 +39,7 @@ class Housekeeping:
         broker = self._broker
         broker.dispatching.tick()
         broker.acks.expire()
+        broker.popping.tick(ticks)
         if ticks % HELD_EVERY == 0:
             broker.holding.sweep(skipped=ticks % SKIPPED_EVERY == 0)
         if ticks % CLIENTS_EVERY == 0:

@@ -67,6 +67,15 @@ def _families(broker: Broker) -> Iterator[tuple[str, str, str, list[Sample]]]:
         list(_lags(broker)),
     )
     yield (
+        "rocketmq_consumer_inflight_messages",
+        "gauge",
+        "Messages that were popped and are not acked.",
+        [
+            ({"topic": topic, "consumer_group": group}, count)
+            for (topic, group), count in broker.popping.inflight.of_groups().items()
+        ],
+    )
+    yield (
         "rocketmq_consumer_connections",
         "gauge",
         "Connected consumers.",
@@ -103,6 +112,19 @@ def _families(broker: Broker) -> Iterator[tuple[str, str, str, list[Sample]]]:
         ("penstock_log_syncs_total", "counter", "Syncs of the log.", store.sync_count),
         ("penstock_put_failures_total", "counter", "Sends that were refused.", stats.put_failures),
         ("penstock_held_pulls", "gauge", "Pulls that wait for messages.", len(broker.holding)),
+        ("penstock_held_pops", "gauge", "Pops that wait for messages.", len(broker.popping.holding)),
+        (
+            "penstock_pop_checkpoints",
+            "gauge",
+            "Checkpoints of pops that are about to be judged.",
+            broker.popping.revive.waiting,
+        ),
+        (
+            "penstock_pop_revived_total",
+            "counter",
+            "Popped messages that nobody acked in time and that were put back.",
+            broker.popping.revive.revived,
+        ),
         ("penstock_connections", "gauge", "Open connections.", broker.connection_count),
         ("penstock_start_time_seconds", "gauge", "When the broker started.", broker.started_ms / 1000),
         ("process_resident_memory_bytes", "gauge", "Memory of the process.", _resident_bytes()),

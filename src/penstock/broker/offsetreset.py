@@ -59,6 +59,7 @@ class OffsetReset:
             broker.consumer_offsets.commit(group, topic, each, target)
             broker.resets.put(group, topic, each, target)
             broker.holding.wake(topic, each)
+            broker.popping.moved(topic, group, each)
         name = broker.config.broker_name
         table: dict[Any, int] = {queue_key(name, topic, each): value for each, value in targets.items()}
         return java_answer(request, {"offsetTable": table})
