@@ -84,7 +84,7 @@ class Clients:
         }
 
     def heartbeat(self, connection: Connection, request: Command) -> Command:
-        beat: _Heartbeat = _parsed(_heartbeat, request)
+        beat = read_heartbeat(request)
         changed = True
         for consumer in beat.consumerDataSet or ():
             changed = self._consumer(connection, request, beat, consumer)
@@ -146,7 +146,7 @@ class Clients:
         return request.answer(0, body=_encode({"consumerIdList": group.client_ids}))
 
     def check_config(self, connection: Connection, request: Command) -> Command:
-        data: _ClientConfig = _parsed(_client_config, request)
+        data = read_client_config(request)
         kind = data.subscriptionData.expressionType if data.subscriptionData is not None else None
         if kind not in (None, "", TAG):
             remark = f"The broker does not support consumer to filter message by {kind}"
@@ -154,7 +154,7 @@ class Clients:
         return request.answer(0)
 
     def lock(self, connection: Connection, request: Command) -> Command:
-        batch: _LockBatch = _parsed(_lock_batch, request)
+        batch = read_locks(request)
         owned = self._broker.locks.lock(batch.consumerGroup, batch.clientId, _queues(batch))
         listed = [
             {"brokerName": broker_name, "queueId": queue_id, "topic": topic}
@@ -163,7 +163,7 @@ class Clients:
         return request.answer(0, body=_encode({"lockOKMQSet": listed}))
 
     def unlock(self, connection: Connection, request: Command) -> Command:
-        batch: _LockBatch = _parsed(_lock_batch, request)
+        batch = read_locks(request)
         self._broker.locks.unlock(batch.consumerGroup, batch.clientId, _queues(batch))
         return request.answer(0)
 
@@ -175,6 +175,24 @@ class Clients:
         for connection in group.members:
             fields = {"consumerGroup": group.name}
             connection.send(Command.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields, oneway=True))
+
+
+def read_heartbeat(request: Command) -> _Heartbeat:
+    """What a heartbeat says. Raises RequestRefused."""
+    found: _Heartbeat = _parsed(_heartbeat, request)
+    return found
+
+
+def read_client_config(request: Command) -> _ClientConfig:
+    """The subscription that a client asks about. Raises RequestRefused."""
+    found: _ClientConfig = _parsed(_client_config, request)
+    return found
+
+
+def read_locks(request: Command) -> _LockBatch:
+    """The queues to lock or unlock. Raises RequestRefused."""
+    found: _LockBatch = _parsed(_lock_batch, request)
+    return found
 
 
 def _parsed(decode: Any, request: Command) -> Any:

@@ -15,6 +15,8 @@ class RemotingSettings:
     # Frames begun and not yet whole, over all connections of a server: many slow senders share this.
     max_partial_bytes: int = 256 << 20
     max_connections: int = 20_000
+    # From one address; 0 = as many as there may be at all.
+    max_connections_per_address: int = 0
     # Requests of one connection that wait for their answers, held pulls among them: beyond, reading pauses.
     max_owed_requests: int = 16_384
 

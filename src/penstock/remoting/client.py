@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 
 from penstock.config.remoting import RemotingSettings
 from penstock.errors import ConnectionLost, UsageError
 from penstock.remoting.command import Command
 from penstock.remoting.connection import Connection, Handler
+from penstock.remoting.tls import TlsLayer
 
 
 class RemotingClient:
@@ -21,7 +23,11 @@ class RemotingClient:
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection, str], None] | None = None,
+        tls: ssl.SSLContext | None = None,
+        sign: Callable[[Command], None] | None = None,
     ) -> None:
+        self._tls = tls
+        self._sign = sign
         self.handlers = handlers if handlers is not None else {}
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
@@ -89,14 +95,16 @@ class RemotingClient:
             await asyncio.sleep(wait)
 
         def make() -> Connection:
-            return Connection(
+            made = Connection(
                 self.handlers, settings, on_open=self._on_open, on_close=self._lost_connection(address)
             )
+            made.sign = self._sign
+            return made
 
         try:
             async with asyncio.timeout(settings.connect_timeout_seconds):
-                _, connection = await loop.create_connection(make, host, port)
-        except (TimeoutError, OSError) as error:
+                connection = await self._reach(host, port, make)
+        except (TimeoutError, OSError, ConnectionLost) as error:
             delay = min(settings.reconnect_delay_seconds * 2**failures, settings.max_reconnect_delay_seconds)
             self._failures[address] = (min(failures + 1, 16), loop.time() + delay)
             raise ConnectionLost(
@@ -106,6 +114,22 @@ class RemotingClient:
         self._failures.pop(address, None)
         self.connections[address] = connection
         return connection
+
+    async def _reach(self, host: str, port: int, make: Callable[[], Connection]) -> Connection:
+        """A connection that can be spoken on; with TLS that is after the handshake."""
+        loop = asyncio.get_running_loop()
+        context = self._tls
+        if context is None:
+            return (await loop.create_connection(make, host, port))[1]
+        raw, layer = await loop.create_connection(
+            lambda: TlsLayer(make(), context, server_side=False, server_name=host), host, port
+        )
+        assert layer.ready is not None
+        try:
+            return await layer.ready
+        except BaseException:
+            raw.abort()
+            raise
 
     def _lost_connection(self, address: str) -> Callable[[Connection, str], None]:
         def lost(connection: Connection, reason: str) -> None:

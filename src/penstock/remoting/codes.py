@@ -109,6 +109,18 @@ class RequestCode(IntEnum):
     GET_BROKER_HA_STATUS = 907
     GET_COLD_DATA_FLOW_CTR_INFO = 2003
 
+    # -- accounts -----------------------------------------------------------------------------------------
+    AUTH_CREATE_USER = 3001
+    AUTH_UPDATE_USER = 3002
+    AUTH_DELETE_USER = 3003
+    AUTH_GET_USER = 3004
+    AUTH_LIST_USER = 3005
+    AUTH_CREATE_ACL = 3006
+    AUTH_UPDATE_ACL = 3007
+    AUTH_DELETE_ACL = 3008
+    AUTH_GET_ACL = 3009
+    AUTH_LIST_ACL = 3010
+
     # -- POP: these do not fit the binary header's 16 bits ------------------------------------------------
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051

@@ -98,6 +98,8 @@ class Connection(asyncio.Protocol):
         self._opaque = 0
         self._calls: dict[int, AnswerSink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.sign: Callable[[Command], None] | None = None
+        """What is done to every request of ours before it is encoded: who we are is added."""
 
     # -- what the owner uses ------------------------------------------------------------------------------
 
@@ -121,6 +123,8 @@ class Connection(asyncio.Protocol):
         if command.flag & RESPONSE_FLAG:
             self._write(encode(command))
         else:
+            if self.sign is not None:
+                self.sign(command)
             self._write(encode(command, self._next_opaque()))
 
     def reply(self, request: Command, response: Command) -> None:
@@ -166,6 +170,8 @@ class Connection(asyncio.Protocol):
             self._calls.pop(opaque, None)
 
         future.add_done_callback(done)
+        if self.sign is not None:
+            self.sign(command)
         self._write(encode(command, opaque))
         return future
 
@@ -201,6 +207,10 @@ class Connection(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close now; what was written and not sent is dropped."""
         self._shut(reason, abort=True)
+
+    def speak_through(self, transport: asyncio.Transport) -> None:
+        """Write to another transport from now on: one that encrypts, on top of the first."""
+        self._transport = transport
 
     def stop_reading(self) -> None:
         """Take no further request: for a drain. Answers to our own calls are not read either."""

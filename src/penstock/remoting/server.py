@@ -11,8 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from penstock.config.remoting import RemotingSettings
 from penstock.errors import ListenFailed
 from penstock.remoting.connection import Connection, Handler, PartialBudget
+from penstock.remoting.sparing import SparingLog
+from penstock.remoting.tls import Doorman
+from penstock.remoting.tlscontext import ServerTls
 
 log = logging.getLogger("penstock.remoting")
+refusals = SparingLog(log)
 
 __all__ = ["Handler", "RemotingServer"]
 
@@ -32,10 +36,13 @@ class RemotingServer:
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection, str], None] | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self.handlers = handlers
         self.settings = settings or RemotingSettings()
         self.connections: set[Connection] = set()
+        self.tls = tls
+        self._by_address: dict[str, int] = {}
         self._on_open = on_open
         self._on_close = on_close
         self._budget = PartialBudget(self.settings.max_partial_bytes)
@@ -88,28 +95,41 @@ class RemotingServer:
                     connection.abort("the server stops")
                 await self._quiet.wait()
 
-    def _connection(self) -> Connection:
-        return Connection(
+    def _connection(self) -> Doorman:
+        connection = Connection(
             self.handlers,
             self.settings,
             on_open=self._opened,
             on_close=self._closed,
             budget=self._budget,
         )
+        return Doorman(connection, self.tls)
 
     def _opened(self, connection: Connection) -> bool:
-        if len(self.connections) >= self.settings.max_connections:
-            log.warning("refused %s: %d connections are open", connection.peer_text, len(self.connections))
-            return False
+        settings, host = self.settings, connection.peer[0]
+        mine = self._by_address.get(host, 0)
+        if len(self.connections) >= settings.max_connections:
+            return self._refuse(connection, f"{len(self.connections)} connections are open")
+        if 0 < settings.max_connections_per_address <= mine:
+            return self._refuse(connection, f"{mine} connections from there are open")
+        self._by_address[host] = mine + 1
         self.connections.add(connection)
         if self._on_open is not None:
             self._on_open(connection)
         return True
 
+    def _refuse(self, connection: Connection, why: str) -> bool:
+        refusals.line(logging.WARNING, "refused %s: %s", connection.peer_text, why)
+        return False
+
     def _closed(self, connection: Connection, reason: str) -> None:
         if connection not in self.connections:
             return
         self.connections.discard(connection)
+        host = connection.peer[0]
+        self._by_address[host] -= 1
+        if not self._by_address[host]:
+            del self._by_address[host]
         if not self.connections:
             self._quiet.set()
         if self._on_close is not None:
