@@ -12,10 +12,11 @@ from penstock._native.append import MAPPED, WRITTEN, Appender
 from penstock._native.encode import Encoder
 from penstock._native.flush import Flusher
 from penstock._native.mapping import Mapping
+from penstock._native.putresult import PutResult, PutResults
 from penstock._native.queue import Queue
 from penstock._native.reading import LogView
 from penstock._native.signal import Signal
-from penstock.clock import Clock
+from penstock.clock import Clock, SystemClock
 from penstock.config import StoreConfig
 from penstock.errors import StoreError
 from penstock.files.allocate import AllocateMappedFileService
@@ -59,6 +60,7 @@ class CommitLog:
         """Folders on disks that are nearly full: new files go elsewhere, as long as there is room."""
         self.config = config
         self.clock = clock
+        self.system_clock = isinstance(clock, SystemClock)
         self.file_size = config.mapped_file_size_commit_log
         self.sync_flush = config.flush_disk_type == "sync"
         self.pool: TransientStorePool | None = None
@@ -250,6 +252,26 @@ class CommitLog:
                 if file.is_full and file.has_write_buffer:
                     file.return_write_buffer()
 
+    # -- putting -----------------------------------------------------------------------------------
+
+    def put_message(self, message: Message, *, wait: bool = True) -> PutResult:
+        """Append one message as it is: whoever has put hooks has run them. Any thread may.
+
+        The result has the status of format section 7.5. With sync flush and ``wait`` the record is on disk
+        when this returns with PUT_OK. OSError when a write or the sync failed.
+        """
+        return self.appender.put(message, self.store_time(), True, wait)  # type: ignore[no-any-return]
+
+    def put_messages(self, messages: list[Message], *, wait: bool = True, whole: bool = True) -> PutResults:
+        """Append messages under one lock and wait for the disk once; ``whole``: all in one file, as a
+        client's batch is.
+        """
+        return self.appender.put_many(messages, self.store_time(), True, wait, whole)  # type: ignore[no-any-return]
+
+    def store_time(self) -> int:
+        """What to hand the appender: -1 for the system's clock, which it reads by itself."""
+        return -1 if self.system_clock else self.clock.now_ms()
+
     # -- offsets -----------------------------------------------------------------------------------
 
     @property
@@ -291,6 +313,10 @@ class CommitLog:
             mappings: list[Any] = [file.mapping for file in files]
             known = self._view = (files, LogView(mappings, self.file_size))
         return known[1]
+
+    def get_message(self, offset: int, size: int) -> memoryview | None:
+        """The ``size`` bytes at ``offset``, without a copy; None when they are not in one file."""
+        return self.view.read(offset, size)
 
     def mapping_at(self, offset: int) -> Mapping | None:
         file = self.files.find_mapped_file_by_offset(offset)

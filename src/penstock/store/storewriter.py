@@ -13,7 +13,6 @@ from penstock._native.append import HOOK
 from penstock._native.flush import Flusher
 from penstock._native.mapping import Mapping
 from penstock._native.putresult import PutResult, PutResults, refusal
-from penstock.clock import SystemClock
 from penstock.errors import FlushFailed, MessageRejected, PenstockError, StoreError, StoreReadOnly
 from penstock.files.failure import store_error
 from penstock.files.mappedfile import MappedFile
@@ -45,10 +44,9 @@ class StoreWriter:
         self._appender = parts.commit_log.appender
         self._appender.busy_after_ms = self.config.os_page_cache_busy_timeout_ms
         self._log.encoder.hooks = True
-        self._system_clock = isinstance(self.clock, SystemClock)
         self._put: Callable[..., Any] = self._appender.put
         self._put_waiting: Callable[..., Any] = self._appender.put_waiting
-        if not self._system_clock:
+        if not self._log.system_clock:
             self._put, self._put_waiting = self._put_with_clock, self._put_waiting_with_clock
 
     def put(self, message: Message) -> PutResult:
@@ -80,7 +78,7 @@ class StoreWriter:
         """
         batch = messages if isinstance(messages, list) else list(messages)
         try:
-            results = self._appender.put_many(batch, self._now(), False, True, whole)
+            results = self._appender.put_many(batch, self._log.store_time(), False, True, whole)
         except OSError as error:
             raise self._write_error(error) from error
         if results is HOOK:
@@ -104,7 +102,7 @@ class StoreWriter:
         batches, light queues or checksums among them.
         """
         try:
-            return self._appender.put(message, self._now(), True, False)  # type: ignore[no-any-return]
+            return self._log.put_message(message, wait=False)
         except OSError as error:
             raise self._write_error(error) from error
 
@@ -113,7 +111,7 @@ class StoreWriter:
         disk.
         """
         try:
-            return self._appender.put_many(messages, self._now(), True, False, True)  # type: ignore[no-any-return]
+            return self._log.put_messages(messages, wait=False)
         except OSError as error:
             raise self._write_error(error) from error
 
@@ -162,7 +160,7 @@ class StoreWriter:
                 raise MessageRejected("MESSAGE_ILLEGAL", f"the queue {topic!r}-{queue_id} is not allowed")
             natives.append(native)
         try:
-            done, reason = self._appender.put_records(records, slots, natives, self._now())
+            done, reason = self._appender.put_records(records, slots, natives, self._log.store_time())
         except OSError as error:
             raise self._write_error(error) from error
         if done < len(slots):
@@ -203,9 +201,6 @@ class StoreWriter:
             return result  # type: ignore[no-any-return]
         return self.flush_manager.group_commit.waiters().wait(result.end_offset, result)
 
-    def _now(self) -> int:
-        return -1 if self._system_clock else self.clock.now_ms()
-
     def _put_with_clock(
         self, message: Message, now: int = -1, hooked: bool = False, wait: bool = True
     ) -> Any:
@@ -216,11 +211,11 @@ class StoreWriter:
 
     def _put_plain(self, message: Message, *, wait: bool) -> PutResult:
         if needs_offset(message, self.config, self._queues.batch_topics):
-            return put_with_offset(self._log, self._queues, message, self._now(), wait)
+            return put_with_offset(self._log, self._queues, message, self._log.store_time(), wait)
         if self.config.enabled_append_prop_crc and message.raw_properties and CRC32 in message.raw_properties:
             kept = delete_property(message.raw_properties, CRC32.decode())
             message = msgspec.structs.replace(message, raw_properties=kept)
-        return self._appender.put(message, self._now(), True, wait)  # type: ignore[no-any-return]
+        return self._log.put_message(message, wait=wait)
 
     def _put_hooked(self, message: Message, *, wait: bool) -> PutResult:
         answer = self._hook(message)
