@@ -93,5 +93,5 @@ class Querying:
             )
         body: dict[str, Any] = {"maxQueueIndex": high, "minQueueIndex": low, "queueData": units}
         if wanted is not None:
-            body["subscriptionData"] = wanted.to_json()
+            body |= {"subscriptionData": wanted.to_json(), "filterData": "null"}
         return json_answer(request, body)
