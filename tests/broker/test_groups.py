@@ -269,6 +269,34 @@ def test_a_reply_reaches_the_client_that_asked(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_a_reply_with_the_long_header_is_a_reply_too(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        fields = {
+            **{"producerGroup": "P", "topic": "DefaultCluster_REPLY_TOPIC", "defaultTopic": "TBW102"},
+            **{"defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1"},
+            **{"flag": "0", "reconsumeTimes": "0", "properties": properties_text(REPLY_TO_CLIENT="gone")},
+        }
+        answer = await client.call(324, fields, b"answer")
+        assert (answer.code, answer.remark) == (1, "push reply message fail, channel of <gone> not found.")
+        (stored,) = records(await client.pull("DefaultCluster_REPLY_TOPIC", flags=6))
+        assert stored.body == b"answer"
+
+    play(tmp_path, scene)
+
+
+def test_a_subscription_by_tags_is_found_good(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        config = (
+            b'{"clientId":"c","group":"G","subscriptionData":{"topic":"T","subString":"A || B",'
+            b'"expressionType":"TAG"}}'
+        )
+        assert (await client.call(46, {}, config)).code == 0
+        answer = await client.call(46, {}, config.replace(b'"TAG"', b'"POETRY"'))
+        assert answer.code == 1 and answer.remark
+
+    play(tmp_path, scene)
+
+
 def test_half_messages_are_seen_only_when_committed(tmp_path: Path) -> None:
     async def scene(broker: Broker, client: Client) -> None:
         await client.send("T", b"plain")

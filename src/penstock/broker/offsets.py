@@ -44,8 +44,10 @@ class Offsets:
             )
         self._broker.dispatching.catch_up()
         # A new group on a young topic starts from the beginning, whatever its clients are set to.
-        if self._store.min_offset(topic, queue_id) <= 0 and self._store.is_in_memory(topic, queue_id, 0):
-            return request.answer(0, {"offset": "0"})
+        begin = self._broker.deleted_topics.begins(topic).get(queue_id, 0)
+        young = self._store.min_offset(topic, queue_id) <= begin
+        if young and self._store.is_in_memory(topic, queue_id, begin):
+            return request.answer(0, {"offset": str(begin)})
         raise RequestRefused(
             ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
         )

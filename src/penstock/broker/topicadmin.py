@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.bodies import body_object, java_answer, json_answer, queue_key
@@ -81,9 +82,11 @@ class TopicAdmin:
             _queues(config.read_queue_nums, name)
             _queues(config.write_queue_nums, name)
             _perm(config.perm)
-            changes = ",".join(f"+{key}={value}" for key, value in config.attributes.items())
-            self._attributes(name, changes)
-            configs.append(config)
+            known = self._broker.topics.find(name)
+            had = {} if known is None else known.attributes
+            asked = {key.removeprefix("+"): value for key, value in config.attributes.items()}
+            changes = [f"+{key}={value}" for key, value in asked.items() if had.get(key) != value]
+            configs.append(replace(config, attributes=self._attributes(name, ",".join(changes))))
         await self._store(configs)
         return request.answer(0, remark=NOT_SET)
 
@@ -114,13 +117,23 @@ class TopicAdmin:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"unsupported key: {key or change}")
             if key == "message.type" and value == "MIXED":
                 raise RequestRefused(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
-            if change[0] == "-":
-                attributes.pop(key, None)
-                continue
-            if known is not None and key in FIXED and attributes.get(key, value) != value:
+            if change[0] == "-" and known is None:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"only add attribute is supported while creating topic. key: {key}",
+                )
+            if change[0] == "-" and key not in attributes:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR, f"attempt to delete a nonexistent key: {key}"
+                )
+            # The kind of its queues is a topic's for life, whether it was named when the topic was made or not.
+            if known is not None and key in FIXED:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR, f"attempt to update an unchangeable attribute. key: {key}"
                 )
+            if change[0] == "-":
+                attributes.pop(key)
+                continue
             allowed = CHANGEABLE.get(key) or FIXED.get(key)
             if (allowed and value not in allowed) or (key in NUMBERS and not _whole(value)):
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"value of {key} is illegal: {value}")
@@ -130,7 +143,7 @@ class TopicAdmin:
     # -- deleting -----------------------------------------------------------------------------------------
 
     async def delete(self, connection: Connection, request: Command) -> Command:
-        """The topic and what belongs to it. Its messages stay in the log until that expires."""
+        """The topic and what belongs to it. Its messages stay in the log until that expires, unseen."""
         name = request.fields.get("topic", "")
         if not name.strip():
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
@@ -149,16 +162,32 @@ class TopicAdmin:
             del broker.pull_offsets[key]
         for queue_id in range(0 if config is None else config.queue_nums):
             broker.holding.wake(name, queue_id)
+        await broker.write_beside(lambda: self._hide(name))
         for file in (broker.topics.file, broker.deleted_topics.file):
             if file is not None:
                 await file.saved()
         return request.answer(0)
 
+    def _hide(self, name: str) -> None:
+        """Nobody sees the messages of a deleted topic, also when it is created again. Waits for the disk."""
+        broker = self._broker
+        begins = broker.deleted_topics.begins(name)
+        if any(broker.store.max_offset(name, queue_id) < begin for queue_id, begin in begins.items()):
+            broker.store.flush()
+            broker.store.dispatch()
+        for queue_id, begin in begins.items():
+            broker.store.hide_before(name, queue_id, begin)
+
     def _topic_changed(self, name: str, config: TopicConfig | None) -> None:
+        broker = self._broker
         if config is not None:
-            self._broker.deleted_topics.discard(name)
-        elif any(topic == name for topic, _ in self._broker.store.queues()):
-            self._broker.deleted_topics.add(name)
+            broker.deleted_topics.discard(name)
+            return
+        begins = {
+            queue_id: broker.store.next_offset(name, queue_id) for queue_id in broker.store.queue_ids(name)
+        }
+        if any(begins.values()):
+            broker.deleted_topics.add(name, begins)
 
     async def clean_unused(self, connection: Connection, request: Command) -> Command:
         """RocketMQ removes queue folders of topics that no configuration names; here they expire by time."""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from penstock.config import StoreConfig
 from penstock.errors import ForkedProcess, StoreClosed, StoreError
 from penstock.files.storage import Storage
+from penstock.store.consumequeueunits import UNIT
 from penstock.store.flushmanager import FlushManager
 from penstock.store.recovery import RecoveryReport
 from penstock.store.schedules import Schedules
@@ -106,6 +107,15 @@ class MessageStore(StoreWriter, StoreReader):
 
         self._check_open()
         return backup_live(self, os.fspath(target))
+
+    def hide_before(self, topic: str, queue_id: int, offset: int) -> None:
+        """Let a queue begin at this offset, as if what is before had expired. Until the store is closed."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return
+        with self._dispatcher.standing():  # cleaning moves the same number
+            begin = min(offset, queue.max_offset) * UNIT
+            queue.native.min_logic = max(queue.native.min_logic, begin)
 
     def make_batch_topic(self, topic: str, *, save: bool = True) -> None:
         """Keep this topic in batch queues from now on (``queue.type=BatchCQ``); it must be new.

@@ -158,6 +158,10 @@ class StoreReader:
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.queues()})
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that were written to, whether that can be read yet or not."""
+        return sorted(q.queue_id for q in self._queues if q.topic == topic and q.native.next_offset > 0)
+
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self._queues.find(topic, queue_id)
         return queue.min_offset if queue is not None else 0
