@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from penstock.bench.cluster import free_port, wait_listening
 from penstock.bench.peer import PeerUnavailable, cache_directory
-from penstock.bench.rocketmq import free_port, wait_listening
 
 SOURCE = Path(__file__).parent / "nullbroker.c"
 
