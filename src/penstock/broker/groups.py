@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.broker.configtable import ConfigTable, object_of
 from penstock.broker.names import group_fault
-from penstock.broker.statefile import StateFile
 from penstock.clock import Clock
-from penstock.store.dataversion import DataVersion
+from penstock.message.topic import LMQ_PREFIX
 
 BOOT_GROUPS = (
     "TOOLS_CONSUMER",
@@ -98,47 +97,28 @@ class GroupConfig:
         return cls(name, **given)
 
 
-class Groups:
-    """The consumer groups of a broker. Lives on the loop; the file follows."""
+class Groups(ConfigTable[GroupConfig]):
+    """The consumer groups of a broker."""
 
-    def __init__(self, *, auto_create: bool, clock: Clock) -> None:
+    def __init__(self, *, auto_create: bool, clock: Clock, light: bool = False) -> None:
+        """``light``: a group of a light queue is there without anybody having made it."""
+        super().__init__(clock)
+        if light:
+            self.find = self._find_light
         self.auto_create = auto_create
         """Whether consumers may make groups; can be changed while the broker runs."""
-        self._clock = clock
-        self._table: dict[str, GroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
-        self.find: Callable[[str], GroupConfig | None] = self._table.get
-        """The group as it is; never makes one."""
-        self.version = DataVersion()
-        self.file: StateFile | None = None
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __iter__(self) -> Iterator[GroupConfig]:
-        return iter(list(self._table.values()))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._table
 
     def load(self, content: Any) -> None:
         """Take over what the file holds. ValueError when it is no table of groups."""
         if content is None:
             return
-        if not isinstance(content, dict):
-            raise ValueError("subscriptionGroup.json holds no object")
-        table = content.get("subscriptionGroupTable") or {}
-        forbidden = content.get("forbiddenTable") or {}
-        if not isinstance(table, dict) or not isinstance(forbidden, dict):
-            raise ValueError("subscriptionGroupTable or forbiddenTable is no object")
-        for name, value in table.items():
-            self._table[str(name)] = GroupConfig.from_json(str(name), value)
-        for group, topics in forbidden.items():
+        for group, topics in object_of(content, "forbiddenTable").items():
             if isinstance(topics, dict):
                 self._forbidden[str(group)] = {
                     str(topic): bits for topic, bits in topics.items() if type(bits) is int
                 }
-        self.version = DataVersion.from_json(content.get("dataVersion"))
+        self._load(content, "subscriptionGroupTable", GroupConfig.from_json)
 
     def add_boot_groups(self) -> None:
         missing = [name for name in BOOT_GROUPS if name not in self._table]
@@ -167,26 +147,13 @@ class Groups:
 
     def get(self, name: str) -> GroupConfig | None:
         """The group; made with the defaults if there is none, it may be made, and its name is legal."""
-        found = self._table.get(name)
+        found = self.find(name)
         if found is None and self.auto_create and group_fault(name) is None:
             found = self.put(GroupConfig(name))
         return found
 
-    def put(self, group: GroupConfig) -> GroupConfig:
-        """Add or replace a group. The same again changes nothing."""
-        if self._table.get(group.name) != group:
-            self._table[group.name] = group
-            self._changed()
-        return group
-
-    def delete(self, name: str) -> bool:
-        """Forget a group; whether there was one."""
-        if self._table.pop(name, None) is None:
-            return False
-        self._changed()
-        return True
-
-    def _changed(self) -> None:
-        self.version = self.version.next(self._clock.now_ms())
-        if self.file is not None:
-            self.file.changed()
+    def _find_light(self, name: str) -> GroupConfig | None:
+        found = self._table.get(name)
+        if found is None and name.startswith(LMQ_PREFIX) and group_fault(name) is None:
+            return GroupConfig(name)
+        return found

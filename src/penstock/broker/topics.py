@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.broker.configtable import ConfigTable
 from penstock.broker.names import topic_fault
-from penstock.broker.statefile import StateFile
 from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.message.topic import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
+    LMQ_PREFIX,
+    LMQ_PREFIX,
     OFFSET_MOVED_EVENT,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
@@ -24,7 +26,6 @@ from penstock.message.topic import (
     TRANS_OP_HALF_TOPIC,
     is_system_topic,
 )
-from penstock.store.dataversion import DataVersion
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
@@ -132,45 +133,21 @@ def reply_topic(cluster: str) -> str:
     return f"{cluster}_REPLY_TOPIC"
 
 
-class Topics:
-    """The topics of a broker. Lives on the loop; the file follows.
-
-    ``on_change`` is called with every topic that is new, changed or (with None) gone.
-    """
+class Topics(ConfigTable[TopicConfig]):
+    """The topics of a broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        super().__init__(clock)
         self._config = config
-        self._clock = clock
         self.auto_create = config.auto_create_topic_enable
         """Whether producers may make topics; can be changed while the broker runs."""
-        self._table: dict[str, TopicConfig] = {}
         self._system: set[str] = set()
-        self.find: Callable[[str], TopicConfig | None] = self._table.get
-        self.version = DataVersion()
-        self.file: StateFile | None = None
-        self.on_change: list[Callable[[str, TopicConfig | None], object]] = []
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __iter__(self) -> Iterator[TopicConfig]:
-        return iter(list(self._table.values()))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._table
+        self._light = config.store.enable_lmq
 
     def load(self, content: Any) -> None:
         """Take over what ``topics.json`` holds. ValueError when it is no table of topics."""
-        if content is None:
-            return
-        if not isinstance(content, dict):
-            raise ValueError("topics.json holds no object")
-        table = content.get("topicConfigTable") or {}
-        if not isinstance(table, dict):
-            raise ValueError("topicConfigTable is no object")
-        for name, value in table.items():
-            self._table[str(name)] = TopicConfig.from_json(str(name), value)
-        self.version = DataVersion.from_json(content.get("dataVersion"))
+        if content is not None:
+            self._load(content, "topicConfigTable", TopicConfig.from_json)
 
     def add_boot_topics(self, delay_levels: int, queues: Iterable[tuple[str, int]]) -> None:
         """Make sure of the broker's own topics, and of those that the store has queues of."""
@@ -180,6 +157,8 @@ class Topics:
             self._table.setdefault(topic.name, topic)
         found: dict[str, int] = {}
         for name, queue_id in queues:
+            if self._light and name.startswith(LMQ_PREFIX):
+                continue
             if name not in self._table and topic_fault(name) is None and not is_system_topic(name):
                 found[name] = max(found.get(name, 0), queue_id + 1)
         for name, number in found.items():
@@ -223,26 +202,3 @@ class Topics:
     def ensure(self, name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
         """The topic, made with so many queues if there is none: retry and dead-letter topics."""
         return self._table.get(name) or self.put(TopicConfig(name, queue_nums, queue_nums, perm))
-
-    def put(self, topic: TopicConfig) -> TopicConfig:
-        """Add or replace a topic. The same again changes nothing."""
-        if self._table.get(topic.name) != topic:
-            self._table[topic.name] = topic
-            self._changed()
-            for listener in self.on_change:
-                listener(topic.name, topic)
-        return topic
-
-    def delete(self, name: str) -> bool:
-        """Forget a topic; whether there was one."""
-        if self._table.pop(name, None) is None:
-            return False
-        self._changed()
-        for listener in self.on_change:
-            listener(name, None)
-        return True
-
-    def _changed(self) -> None:
-        self.version = self.version.next(self._clock.now_ms())
-        if self.file is not None:
-            self.file.changed()
