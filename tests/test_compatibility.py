@@ -51,7 +51,7 @@ def test_every_command_of_mqadmin_has_a_row_that_says_what_the_test_of_it_says()
     stated = {row[0]: row[1] for row in rows("mqadmin")}
     assert list(stated) == commands
     refusals: dict[str, set[int]] = {FOREVER: {0}}
-    for run in RUNS:
+    for run in (each for each in RUNS if each.until == "5.5.0"):
         refusals.setdefault(run.command, set()).add(run.refused)
     said = {command: f"refused: {codes.pop()}" for command, codes in refusals.items() if 0 not in codes}
     expected = {command: "local" if command in LOCAL else said.get(command, "works") for command in commands}

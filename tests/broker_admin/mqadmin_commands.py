@@ -27,6 +27,8 @@ class Run:
     """What a command prints that keeps the code of the refusal to itself."""
     since: str = "4.9.7"
     """The oldest mqadmin that has the command, or these options of it."""
+    until: str = "5.5.0"
+    """The newest."""
 
     @property
     def command(self) -> str:
@@ -169,6 +171,16 @@ RUNS: tuple[Run, ...] = (
             "copyAcl -f {b} -t {b} -s User:alice",
             "deleteAcl -b {b} -s User:alice",
             "deleteUser -b {b} -u alice",
+        )
+    ),
+    *(
+        Run(text, refused=3, until="4.9.7")
+        for text in (
+            "updateAclConfig -b {b} -a alice -s 12345678",
+            "deleteAclConfig -b {b} -a alice",
+            "clusterAclConfigVersion -b {b}",
+            "updateGlobalWhiteAddr -b {b} -g 10.0.0.1",
+            "getAclConfig -b {b}",
         )
     ),
     Run("startMonitoring", quiet=True),

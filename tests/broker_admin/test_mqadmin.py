@@ -62,7 +62,7 @@ def run_all(cluster: PenstockBroker | RocketMQ, version: Version, folder: Path) 
         words = prepare(client, cluster, folder)
         with Peer("ClientDriver", version, options) as tool:
             for run in RUNS:
-                if run.since > version:
+                if not run.since <= version <= run.until:
                     continue
                 command, *arguments = run.text.split(" ")
                 filled = [argument.format(**words) for argument in arguments]
