@@ -14,6 +14,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any
 
+from penstock.broker.accountadmin import AccountAdmin
 from penstock.broker.acks import Acknowledgements, Done
 from penstock.broker.admin import Admin
 from penstock.broker.clients import Clients
@@ -26,29 +27,31 @@ from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.http import HttpPort
 from penstock.broker.locks import QueueLocks
 from penstock.broker.offsets import Offsets
+from penstock.broker.permissions import permissions
 from penstock.broker.popassign import Assignment, RequestModes
 from penstock.broker.poporder import PopOrder
 from penstock.broker.popping import Popping
 from penstock.broker.producers import Producers
 from penstock.broker.pulling import Pulling
+from penstock.broker.recalling import Recalling
 from penstock.broker.registration import Registration
 from penstock.broker.replying import Replying
 from penstock.broker.resets import PendingResets
-from penstock.broker.recalling import Recalling
 from penstock.broker.sendback import SendBack
 from penstock.broker.sending import Sending
-from penstock.broker.statefile import StateFile
+from penstock.broker.statefile import StateFile, Table, follow
 from penstock.broker.stats import BrokerStats
 from penstock.broker.topics import PERM_WRITE, Topics
 from penstock.broker.transactions import Transactions
 from penstock.clock import Clock, SystemClock
 from penstock.config import BrokerConfig
-from penstock.errors import CorruptFile, UsageError
+from penstock.errors import UsageError
 from penstock.namesrv import NameServer, NameServerService
 from penstock.namesrv import handlers as name_server_handlers
+from penstock.namesrv.permissions import permissions as name_server_permissions
 from penstock.remoting import Connection, Handler, RemotingServer
+from penstock.security.guard import Guard
 from penstock.store.consumeroffset import ConsumerOffsets
-from penstock.store.jsonfile import JsonFile
 from penstock.store.messagestore import MessageStore
 from penstock.store.opening import open_writable
 
@@ -106,9 +109,10 @@ class Broker:
         self._name_service: NameServerService | None = None
         self._registration: Registration | None = None
         self._http: HttpPort | None = None
+        self._guard: Guard | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
         """Open the store, load what earlier runs left, then listen. Until then connections are refused."""
@@ -117,6 +121,7 @@ class Broker:
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         config = self.config
         self._host = own_address() if self._host in ("0.0.0.0", "::") else self._host
+        self._guard = Guard(config.security, permissions(self) | name_server_permissions())
         # Message ids carry the port, so it is known before the store is opened.
         with reserved_port(config.listen_host, config.listen_port) as self._port:
             await self._open_and_listen()
@@ -134,7 +139,14 @@ class Broker:
             raise
         try:
             self._assemble()
-            self._server = RemotingServer(self.handlers, config.remoting, on_close=self._lost)
+            if self.deleted_topics.file is not None:
+                await self.deleted_topics.file.saved()  # before a message comes to a place it speaks of
+            guard = self._guard
+            assert guard is not None
+            served = guard.before(self.handlers)
+            limits = config.server_limits
+            self._server = RemotingServer(served, limits, on_close=self._lost, tls=guard.tls)
+            guard.start()
             await self._server.start(config.listen_host, self._port)
             await self._join_routes()
             if config.http_port >= 0:
@@ -148,7 +160,7 @@ class Broker:
         """Be found: by the name server in this process, and by those the settings name."""
         config = self.config
         if self.name_server is not None:
-            self._name_service = NameServerService(self.name_server, config.remoting)
+            self._name_service = NameServerService(self.name_server, config.server_limits, self._guard)
             await self._name_service.start(config.listen_host, config.namesrv_port)
         self._registration = Registration(config, self.topics, self.address, embedded=self.name_server)
         self._registration.start()
@@ -159,6 +171,8 @@ class Broker:
             self._registration = None
 
     async def _stop_side_ports(self) -> None:
+        if self._guard is not None:
+            await self._guard.stop()
         if self._http is not None:
             await self._http.stop()
             self._http = None
@@ -170,21 +184,25 @@ class Broker:
         settings = self.config.store.replace(store_host=self.address)
         store = open_writable(self.config.store_path, config=settings, clock=self.clock)
         store.dispatch_by_hand()
-        return store
-
         if settings.timer_wheel_enable:
             # Now: its files are not to be opened on the loop, by the first message that has a time.
             _ = store.schedules.timer
+        return store
+
     def _assemble(self) -> None:
         config, store = self.config, self.store
         loop = self._loop = asyncio.get_running_loop()
         self.now = loop.time
         self.topics = Topics(config, self.clock)
-        self.groups = Groups(auto_create=config.auto_create_subscription_group, clock=self.clock)
+        light = store.config.enable_lmq
+        self.groups = Groups(
+            auto_create=config.auto_create_subscription_group, clock=self.clock, light=light
+        )
         self._follow("topics.json", self.topics)
         self._follow("subscriptionGroup.json", self.groups)
         self.deleted_topics = DeletedTopics()
         self._follow("deletedTopics.json", self.deleted_topics)
+        self.deleted_topics.settle(store)
         if self.name_server is not None:
             self._follow("kvConfig.json", self.name_server.kv)
         self.topics.add_boot_topics(
@@ -202,10 +220,10 @@ class Broker:
         self.acks = Acknowledgements(
             store.flusher, timeout, on_flushed=self.dispatching.advance, on_failure=store.sync_failed
         )
-        self.sending = Sending(self)
-        self.transactions = Transactions(self)
         if store.config.timer_wheel_enable:
             store.schedules.timer.on_delivered = self._timers_fired
+        self.sending = Sending(self)
+        self.transactions = Transactions(self)
         order, modes = PopOrder(self.clock), RequestModes()
         self._follow("consumerOrderInfo.json", order)
         self._follow("messageRequestMode.json", modes)
@@ -223,6 +241,8 @@ class Broker:
         if self.name_server is not None:
             # The codes are disjoint: a client that knows one port only is served there.
             self.add_handlers(name_server_handlers(self.name_server))
+        if self._guard is not None and self._guard.source is not None:
+            self.add_handlers(AccountAdmin(self._guard.accounts).handlers())
         self._housekeeping = Housekeeping(self)
 
     def add_handlers(self, handlers: dict[int, Handler]) -> None:
@@ -232,17 +252,11 @@ class Broker:
                 raise UsageError(f"request {int(code)} has a handler already")
             self.handlers[int(code)] = handler
 
-    def _follow(self, name: str, table: Any) -> None:
+    def _follow(self, name: str, table: Table) -> None:
         """Load a table from its file and keep the file up to date."""
-        path = str(PurePath(self.store.path) / "config" / name)
         assert self._writer is not None
-        file = StateFile(JsonFile(self.store.storage, path), table.content, self._writer)
-        try:
-            table.load(file.load())
-        except ValueError as error:
-            raise CorruptFile(path, found=str(error), hint="restore it from a copy, or delete it") from None
-        table.file = file
-        self._state_files.append(file)
+        path = str(PurePath(self.store.path) / "config" / name)
+        self._state_files.append(follow(table, self.store.storage, path, self._writer))
 
     async def stop(self) -> None:
         """Answer what is owed, flush everything, leave the directory clean. May be called twice.
@@ -293,16 +307,16 @@ class Broker:
         if self._writer is not None:
             self._writer.shutdown()
 
-    def _release_loop(self) -> None:
-        if self._housekeeping is not None:
     def _timers_fired(self) -> None:
         """Called on the timer's thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self.dispatching.advance)
 
-            self._housekeeping.close()
+    def _release_loop(self) -> None:
         self._loop = None
+        if self._housekeeping is not None:
+            self._housekeeping.close()
         for part in (getattr(self, name, None) for name in ("dispatching", "acks", "admin", "pulling")):
             if part is not None:
                 part.close()
@@ -419,15 +433,6 @@ class Broker:
 
     def _lost(self, connection: Connection, reason: str) -> None:
         if self.name_server is not None:
-    def write_beside(self, work: Callable[[], object]) -> asyncio.Future[object]:
-        """Run something that waits for the disk on the thread that writes the broker's files."""
-        assert self._writer is not None
-        return asyncio.get_running_loop().run_in_executor(self._writer, work)
-
-    def _arrived(self, keys: set[tuple[str, int]] | None) -> None:
-        self.holding.arrived(keys)
-        self.popping.holding.arrived(keys)
-
             self.name_server.lost(connection)
         self.holding.lost(connection)
         self.popping.lost(connection)

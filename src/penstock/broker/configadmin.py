@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.aliases import ALIASES
-from penstock.config.broker import BROKER_ALIASES, BROKER_TYPES, check_broker
+from penstock.config.broker import BROKER_ALIASES, BROKER_SECRETS, BROKER_TYPES, check_broker
 from penstock.config.properties import parse_properties
 from penstock.errors import ConfigError, RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
@@ -88,7 +88,7 @@ class ConfigAdmin:
         values: dict[str, Any] = {}
         for part in (config.store, config):
             for field in dataclasses.fields(part):
-                if field.name not in ("store", "remoting"):
+                if field.name not in ("store", "remoting") and field.name not in BROKER_SECRETS:
                     values[_JAVA_NAMES.get(field.name, field.name)] = getattr(part, field.name)
         values |= {"brokerId": 0, "brokerRole": "ASYNC_MASTER"}
         lines = [f"{key}={_shown(key, values[key])}\n" for key in sorted(values)]

@@ -12,10 +12,12 @@ import msgspec
 
 from penstock.broker.topics import TopicConfig, Topics
 from penstock.config import BrokerConfig
-from penstock.errors import RemotingError
+from penstock.errors import ConfigError, RemotingError
 from penstock.namesrv.routes import NameServer
 from penstock.remoting import Command, RemotingClient, RequestCode
 from penstock.remoting.client import split_address
+from penstock.remoting.signing import Credentials, signer
+from penstock.remoting.tlscontext import client_context
 
 log = logging.getLogger("penstock.broker")
 
@@ -45,7 +47,7 @@ class Registration:
         self._topics = topics
         self._address = address
         self._embedded = embedded
-        self._client = client or RemotingClient(settings=config.remoting)
+        self._client = client or _client(config)
         self._tasks: list[asyncio.Task[None]] = []
         # Per name server: topics that changed since it last took a registration, and the alarm for its task.
         self._changed: dict[str, set[str]] = {}
@@ -180,3 +182,26 @@ class Registration:
         """Topics as registered: a broker that may not be written to says so of each."""
         mask = self._config.broker_permission | ~6
         return {topic.name: topic.to_json() | {"perm": topic.perm & mask} for topic in topics}
+
+
+def _client(config: BrokerConfig) -> RemotingClient:
+    """Speaks to name servers, with TLS and signed where the settings say so."""
+    tls = None if config.client_tls is None else client_context(config.client_tls)
+    credentials = inner_credentials(config.inner_client_authentication_credentials)
+    return RemotingClient(
+        settings=config.remoting, tls=tls, sign=None if credentials is None else signer(credentials)
+    )
+
+
+def inner_credentials(text: str) -> Credentials | None:
+    """The broker's own account, in the form that RocketMQ's setting has. Raises ConfigError."""
+    if not text:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=dict[str, str])
+        return Credentials(found["accessKey"], found["secretKey"], found.get("securityToken", ""))
+    except (msgspec.MsgspecError, KeyError):
+        key = "inner_client_authentication_credentials"
+        raise ConfigError(
+            f"{key} is not understood", key=key, hint='{"accessKey": "…", "secretKey": "…"}'
+        ) from None

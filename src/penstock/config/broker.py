@@ -14,6 +14,8 @@ from typing import Any
 
 from penstock.config.remoting import RemotingSettings
 from penstock.config.schema import StoreConfig
+from penstock.config.security import SecuritySettings
+from penstock.config.tls import ClientTlsSettings, ServerTlsSettings
 from penstock.errors import ConfigError
 
 _INT32 = 2**31 - 1
@@ -23,6 +25,10 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,100}")
 
 def _setting(default: Any, low: int = 0, high: int = _INT32) -> Any:
     return dataclasses.field(default=default, metadata={"bounds": (low, high)})
+
+
+def _secret() -> Any:
+    return dataclasses.field(default="", repr=False, metadata={"bounds": (0, 0), "secret": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,39 @@ class BrokerConfig:
     channel_expired_timeout_ms: int = _setting(120_000, 100, _DAY_MS)
     rebalance_lock_max_live_time_ms: int = _setting(60_000, 100, _DAY_MS)
 
+    # Ours alone: a port takes so many connections, so many of them from one address (0: no other bound), and
+    # of each connection and each account so many requests in a second (0: as many as come).
+    max_connections: int = _setting(20_000, 1)
+    max_connections_per_address: int = _setting(0)
+    connection_requests_per_second: int = _setting(0)
+    account_requests_per_second: int = _setting(0)
+
+    # -- TLS ----------------------------------------------------------------------------------------------
+    # RocketMQ makes a certificate for itself when it has none; here there is no TLS without one.
+    tls_server_mode: str = _setting("permissive")
+    tls_server_cert_path: str = _setting("")
+    tls_server_key_path: str = _setting("")
+    tls_server_key_password: str = _secret()
+    tls_server_need_client_auth: str = _setting("none")
+    tls_server_trust_cert_path: str = _setting("")
+    # Towards name servers. Unlike RocketMQ's clients, ours look whom they talk to.
+    tls_enable: bool = _setting(False)
+    tls_client_auth_server: bool = _setting(True)
+    tls_client_trust_cert_path: str = _setting("")
+    tls_client_cert_path: str = _setting("")
+    tls_client_key_path: str = _setting("")
+    tls_client_key_password: str = _secret()
+
+    # -- accounts -----------------------------------------------------------------------------------------
+    # 4.x has one switch; 5.x has two: who are you, and may you. Any of them needs the file.
+    acl_enable: bool = _setting(False)
+    authentication_enabled: bool = _setting(False)
+    authorization_enabled: bool = _setting(False)
+    # Ours alone: JSON, or a plain_acl.yml.
+    accounts_file: str = _setting("")
+    # How the broker signs what it tells name servers: {"accessKey": …, "secretKey": …}.
+    inner_client_authentication_credentials: str = _secret()
+
     # -- leaving ------------------------------------------------------------------------------------------
     # Ours alone: replies that are owed at a stop have so long to reach the clients.
     drain_timeout_ms: int = _setting(10_000, 0, _DAY_MS)
@@ -84,6 +123,13 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         for name in BROKER_TYPES:
             check_broker(name, getattr(self, name), source="code")
+        _ = self.server_tls  # settings that do not fit together are said now
+        if self.asks_for_accounts and not self.accounts_file:
+            raise ConfigError(
+                "accounts are asked for and no file has them",
+                key="accounts_file",
+                hint="`penstock account add` makes one; name it in accounts_file",
+            )
 
     def replace(self, **changes: Any) -> BrokerConfig:
         """A copy with some settings changed, checked like any other."""
@@ -95,6 +141,58 @@ class BrokerConfig:
         return tuple(part.strip() for part in self.namesrv_addr.split(";") if part.strip())
 
     @property
+    def server_tls(self) -> ServerTlsSettings:
+        """How the ports speak TLS."""
+        return ServerTlsSettings(
+            mode=self.tls_server_mode,
+            cert_path=self.tls_server_cert_path,
+            key_path=self.tls_server_key_path,
+            key_password=self.tls_server_key_password,
+            client_auth=self.tls_server_need_client_auth,
+            trust_path=self.tls_server_trust_cert_path,
+        )
+
+    @property
+    def client_tls(self) -> ClientTlsSettings | None:
+        """How name servers are spoken to; None: without TLS."""
+        if not self.tls_enable:
+            return None
+        return ClientTlsSettings(
+            trust_path=self.tls_client_trust_cert_path,
+            cert_path=self.tls_client_cert_path,
+            key_path=self.tls_client_key_path,
+            key_password=self.tls_client_key_password,
+            verify=self.tls_client_auth_server,
+        )
+
+    @property
+    def asks_for_accounts(self) -> bool:
+        """Whether every request must say whose it is."""
+        return self.acl_enable or self.authentication_enabled or self.authorization_enabled
+
+    @property
+    def security(self) -> SecuritySettings:
+        """What the ports ask of those who connect."""
+        return SecuritySettings(
+            tls=self.server_tls,
+            accounts_file=self.accounts_file if self.asks_for_accounts else "",
+            authorize=self.acl_enable or self.authorization_enabled,
+            cluster=self.cluster_name,
+            connection_requests_per_second=self.connection_requests_per_second,
+            account_requests_per_second=self.account_requests_per_second,
+        )
+
+    @property
+    def server_limits(self) -> RemotingSettings:
+        """What connections to this broker may cost."""
+        return dataclasses.replace(
+            self.remoting,
+            max_connections=min(self.max_connections, self.remoting.max_connections),
+            max_connections_per_address=self.max_connections_per_address
+            or self.remoting.max_connections_per_address,
+        )
+
+    @property
     def advertised_host(self) -> str:
         """The address that clients connect to."""
         return self.broker_ip or self.listen_host
@@ -102,6 +200,8 @@ class BrokerConfig:
 
 _PLAIN = [field for field in dataclasses.fields(BrokerConfig) if field.name not in ("store", "remoting")]
 _BOUNDS: dict[str, tuple[int, int]] = {field.name: field.metadata["bounds"] for field in _PLAIN}
+BROKER_SECRETS = frozenset(field.name for field in _PLAIN if field.metadata.get("secret"))
+"""Settings that are never shown."""
 BROKER_TYPES: dict[str, type] = {field.name: type(field.default) for field in _PLAIN}
 
 BROKER_ALIASES: dict[str, str] = {
@@ -129,6 +229,22 @@ BROKER_ALIASES: dict[str, str] = {
     "shortPollingTimeMills": "short_polling_time_ms",
     "enablePropertyFilter": "enable_property_filter",
     "channelExpiredTimeout": "channel_expired_timeout_ms",
+    "tls.server.mode": "tls_server_mode",
+    "tls.server.certPath": "tls_server_cert_path",
+    "tls.server.keyPath": "tls_server_key_path",
+    "tls.server.keyPassword": "tls_server_key_password",
+    "tls.server.need.client.auth": "tls_server_need_client_auth",
+    "tls.server.trustCertPath": "tls_server_trust_cert_path",
+    "tls.enable": "tls_enable",
+    "tls.client.authServer": "tls_client_auth_server",
+    "tls.client.trustCertPath": "tls_client_trust_cert_path",
+    "tls.client.certPath": "tls_client_cert_path",
+    "tls.client.keyPath": "tls_client_key_path",
+    "tls.client.keyPassword": "tls_client_key_password",
+    "aclEnable": "acl_enable",
+    "authenticationEnabled": "authentication_enabled",
+    "authorizationEnabled": "authorization_enabled",
+    "innerClientAuthenticationCredentials": "inner_client_authentication_credentials",
 }
 
 
@@ -136,7 +252,8 @@ def check_broker(field: str, value: Any, *, source: str) -> Any:
     """The value itself, or ConfigError naming the key and where the value came from."""
 
     def wrong(why: str, hint: str = "") -> ConfigError:
-        return ConfigError(f"{field} = {value!r} (from {source}): {why}", key=field, source=source, hint=hint)
+        shown = "…" if field in BROKER_SECRETS else repr(value)
+        return ConfigError(f"{field} = {shown} (from {source}): {why}", key=field, source=source, hint=hint)
 
     expected, (low, high) = BROKER_TYPES[field], _BOUNDS[field]
     actual: type = type(value)  # not isinstance: True is no number here

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from types import TracebackType
 
 from penstock.config.remoting import RemotingSettings
 from penstock.errors import UsageError
 from penstock.namesrv.requests import handlers
 from penstock.namesrv.routes import NameServer
-from penstock.remoting import Connection, RemotingServer
+from penstock.remoting import Connection, Handler, RemotingServer
+from penstock.security.guard import Guard
 
 log = logging.getLogger("penstock.namesrv")
 
@@ -19,10 +21,19 @@ class NameServerService:
     """Serves one NameServer, of its own or one that a broker in this process uses too."""
 
     def __init__(
-        self, name_server: NameServer | None = None, settings: RemotingSettings | None = None
+        self,
+        name_server: NameServer | None = None,
+        settings: RemotingSettings | None = None,
+        guard: Guard | None = None,
     ) -> None:
+        """``guard`` belongs to whoever made it: it is not started and not stopped here."""
         self.name_server = name_server or NameServer()
-        self._server = RemotingServer(handlers(self.name_server), settings, on_close=self._lost)
+        served: Mapping[int, Handler] = handlers(self.name_server)
+        if guard is not None:
+            served = guard.before(served)
+        self._server = RemotingServer(
+            served, settings, on_close=self._lost, tls=None if guard is None else guard.tls
+        )
         self._scanner: asyncio.Task[None] | None = None
         self.address = ""
 

@@ -1,7 +1,7 @@
 """Signatures of requests, as RocketMQ's clients of 4.x and 5.x make them (protocol 9.1).
 
-A signature covers the values of all header fields in the order of their names, and the body. It covers neither
-the request code nor the names of the fields nor a time: whoever can read it off the wire can use it again.
+A signature covers the values of all header fields in the order of their names, and the body. It covers
+neither the request code nor the names of the fields nor a time: who reads it off the wire can use it again.
 Only TLS keeps it from being read.
 """
 

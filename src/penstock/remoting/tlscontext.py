@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import ssl
+from pathlib import Path
 
 from penstock.config.tls import ClientTlsSettings, ServerTlsSettings
 from penstock.errors import ConfigError
@@ -45,7 +45,7 @@ class ServerTls:
 
 def _stamp(path: str) -> object:
     try:
-        found = os.stat(path)
+        found = Path(path).stat()
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
