@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from penstock.bench.command import app as bench_app
+from penstock.cli.accounts import app as account_app
 from penstock.cli.brokers import app as broker_app
 from penstock.cli.configuration import app as config_app
 from penstock.cli.groups import app as group_app
@@ -30,6 +32,7 @@ app.add_typer(topic_app, name="topic")
 app.add_typer(group_app, name="group")
 app.add_typer(message_app, name="message")
 app.add_typer(broker_app, name="broker")
+app.add_typer(account_app, name="account")
 app.add_typer(store_app, name="store")
 app.add_typer(config_app, name="config")
 app.add_typer(spark_app, name="spark")
@@ -60,8 +63,42 @@ def penstock(
     log_format: Annotated[
         Literal["text", "json"], typer.Option(help="Lines for people, or an object a line for programs.")
     ] = "text",
+    access_key: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Account at the broker. Also $PENSTOCK_ACCESS_KEY.")
+    ] = None,
+    secret_key: Annotated[
+        str | None,
+        typer.Option(metavar="SECRET", help="Its secret; others see command lines: $PENSTOCK_SECRET_KEY."),
+    ] = None,
+    credentials: Annotated[
+        Path | None, typer.Option(help="A file with both. Also $PENSTOCK_CREDENTIALS.")
+    ] = None,
+    tls: Annotated[
+        bool | None, typer.Option("--tls/--no-tls", help="Speak TLS to brokers. Also $PENSTOCK_TLS.")
+    ] = None,
+    tls_trust: Annotated[
+        Path | None, typer.Option(help="Certificates to trust, else the system's. Also $PENSTOCK_TLS_TRUST.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Our own certificate. Also $PENSTOCK_TLS_CERT.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="And its key. Also $PENSTOCK_TLS_KEY.")] = None,
+    tls_verify: Annotated[
+        bool | None, typer.Option("--tls-verify/--tls-no-verify", help="Look whom we talk to (the default).")
+    ] = None,
 ) -> None:
     """A durable message log that keeps Apache RocketMQ's bytes."""
+    from penstock.cli.identity import remember
     from penstock.cli.logs import set_up_logs
 
     set_up_logs(log_level, log_format)
+    remember(
+        access_key=access_key,
+        secret_key=secret_key,
+        credentials=credentials,
+        tls=tls,
+        tls_trust=tls_trust,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_verify=tls_verify,
+    )

@@ -43,6 +43,18 @@ def up(
     advertise: Annotated[
         str | None, typer.Option(help="The address that clients are told, when it is not the one above.")
     ] = None,
+    accounts: Annotated[
+        Path | None, typer.Option(help="Serve only the accounts of this file (penstock account).")
+    ] = None,
+    tls_mode: Annotated[
+        Literal["disabled", "permissive", "enforcing"] | None,
+        typer.Option(help="TLS on the same ports: never, too (the default, with a certificate), or only."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate of the broker, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="And its key.")] = None,
+    tls_client_trust: Annotated[
+        Path | None, typer.Option(help="Clients must show a certificate that one of these has signed.")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="Settings: TOML, or a broker.conf of RocketMQ's.")
     ] = None,
@@ -67,6 +79,13 @@ def up(
         "http_port": http_port,
         "flush_disk_type": flush,
         "broker_ip": advertise,
+        "accounts_file": None if accounts is None else str(accounts),
+        "acl_enable": None if accounts is None else True,
+        "tls_server_mode": tls_mode,
+        "tls_server_cert_path": None if tls_cert is None else str(tls_cert),
+        "tls_server_key_path": None if tls_key is None else str(tls_key),
+        "tls_server_trust_cert_path": None if tls_client_trust is None else str(tls_client_trust),
+        "tls_server_need_client_auth": None if tls_client_trust is None else "require",
     }
     settings, _ = load_broker_config(config, flags=flags)
     # Connections beside the files of the store.
@@ -123,6 +142,18 @@ def banner(broker: Broker) -> str:
         "  RocketMQ's clients: namesrvAddr = " + name_server,
         "  Ctrl+C stops it",
     ]
-    if broker.config.listen_host not in ("127.0.0.1", "::1"):
-        lines.insert(-6, "  anybody who reaches this address may read and write: there are no accounts")
+    lines[5:5] = _doors(broker)
     return "\n".join(lines)
+
+
+def _doors(broker: Broker) -> list[str]:
+    """Who is let in, and what others on the way can read."""
+    config = broker.config
+    found = []
+    if config.asks_for_accounts:
+        found.append(f"  accounts     those of {config.accounts_file}")
+    elif config.listen_host not in ("127.0.0.1", "::1"):
+        found.append("  anybody who reaches this address may read and write: there are no accounts")
+    if config.tls_server_cert_path and config.tls_server_mode != "disabled":
+        found.append(f"  TLS          {config.tls_server_mode}")
+    return found

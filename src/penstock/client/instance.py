@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from penstock.client.clientid import client_id
 from penstock.client.errors import BrokerNotFound, ClientClosed, RouteNotFound, refusal
+from penstock.client.identity import credentials_of_environment, tls_of_environment
 from penstock.client.nameservers import NameServers
 from penstock.client.periodic import Periodic
 from penstock.client.route import MASTER_ID, TopicRoute
@@ -17,6 +18,8 @@ from penstock.client.wirejson import encode
 from penstock.config.remoting import RemotingSettings
 from penstock.errors import PenstockError, RemotingTimeout
 from penstock.remoting import Command, Connection, Handler, RemotingClient, RequestCode
+from penstock.remoting.signing import signer
+from penstock.remoting.tlscontext import client_context
 
 log = logging.getLogger("penstock.client")
 
@@ -53,6 +56,9 @@ class ClientInstance:
         self.registered: Registered | None = None
         self.started = False
         self.closed = False
+        credentials = self.settings.credentials or credentials_of_environment()
+        self.sign = None if credentials is None else signer(credentials)
+        """Signs a request, where we have an account."""
         self._handlers = handlers or {}
         self._on_route = on_route
         # Topics to keep routes of. The value says whether the topic may be borrowed for.
@@ -75,7 +81,9 @@ class ClientInstance:
         remoting = RemotingSettings(
             call_timeout_seconds=settings.call_timeout, connect_timeout_seconds=settings.call_timeout
         )
-        self._remoting = RemotingClient(self._handlers, remoting)
+        tls = settings.tls or tls_of_environment()
+        context = None if tls is None else client_context(tls)
+        self._remoting = RemotingClient(self._handlers, remoting, tls=context, sign=self.sign)
         self._name_servers = NameServers(self.addresses, self._remoting, settings.call_timeout)
         if registered is not None:
             self._periodic = [
@@ -169,6 +177,10 @@ class ClientInstance:
         if self._on_route is not None:
             self._on_route(topic)
         return route
+
+    def learn(self, route: TopicRoute) -> None:
+        """Take the addresses of brokers from a route that somebody asked for."""
+        self._brokers.update(route.addresses)
 
     def forget_routes(self, topics: Iterable[str]) -> None:
         """Stop keeping routes of these topics."""

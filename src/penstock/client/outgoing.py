@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Callable
 
 from penstock.client.compression import ZLIB_FLAGS, compress
 from penstock.client.queue import MessageQueue
@@ -17,8 +18,8 @@ from penstock.message.properties import (
     parse_properties,
 )
 from penstock.message.topic import AUTO_CREATE_TOPIC_KEY_TOPIC, PROPERTIES_MAX_LENGTH
-from penstock.remoting import RequestCode
-from penstock.remoting.command import ONEWAY_FLAG, VERSION
+from penstock.remoting import Command, RequestCode
+from penstock.remoting.command import ONEWAY_FLAG, VERSION, encode, encode_head
 
 # Length, serialize type and header length, code, language, version, opaque, flag, remark, length of fields.
 _HEAD = struct.Struct(">iIhBhiiii")
@@ -45,22 +46,28 @@ _PROPERTIES_KEY = _KEY.pack(1) + b"i"
 class SendTemplate:
     """The part of a send's header that all sends of a producer to one queue share."""
 
-    __slots__ = ("_batch", "_millisecond", "_moment", "_single", "queue")
+    __slots__ = ("_batch", "_millisecond", "_moment", "_shared", "_sign", "_single", "queue")
 
-    def __init__(self, group: str, queue: MessageQueue, default_queues: int) -> None:
+    def __init__(
+        self,
+        group: str,
+        queue: MessageQueue,
+        default_queues: int,
+        sign: Callable[[Command], None] | None = None,
+    ) -> None:
+        """``sign``: each send is signed, which needs all of its fields at once."""
         self.queue = queue
-        shared = b"".join(
-            _entry(name, value)
-            for name, value in (
-                ("a", group),
-                ("b", queue.topic),
-                ("c", AUTO_CREATE_TOPIC_KEY_TOPIC),
-                ("d", str(default_queues)),
-                ("e", str(queue.queue_id)),
-                ("k", "false"),
-                ("n", queue.broker_name),
-            )
-        )
+        self._sign = sign
+        self._shared = {
+            "a": group,
+            "b": queue.topic,
+            "c": AUTO_CREATE_TOPIC_KEY_TOPIC,
+            "d": str(default_queues),
+            "e": str(queue.queue_id),
+            "k": "false",
+            "n": queue.broker_name,
+        }
+        shared = b"".join(_entry(name, value) for name, value in self._shared.items())
         self._single = shared + _entry("m", "false")
         self._batch = shared + _entry("m", "true") + _entry("f", "0") + _entry("h", "0") + _entry("j", "0")
         self._millisecond = 0
@@ -77,6 +84,10 @@ class SendTemplate:
         oneway: bool = False,
     ) -> bytes:
         """The frame of one message."""
+        if self._sign is not None:
+            signed = self._signed(self._sign, _SINGLE, body, properties, sys_flag, flag, reconsume_times)
+            signed.flag = ONEWAY_FLAG if oneway else 0
+            return encode(signed, opaque)
         now = time.time_ns() // 1_000_000
         if now != self._millisecond:
             self._millisecond = now
@@ -99,8 +110,11 @@ class SendTemplate:
         )
         return b"".join((head, single, numbers, moment, _VALUE.pack(len(properties)), properties, body))
 
-    def batch_head(self, opaque: int, body_size: int) -> bytes:
+    def batch_head(self, opaque: int, body: bytes) -> bytes:
         """The frame of a batch up to its body."""
+        body_size = len(body)
+        if self._sign is not None:
+            return encode_head(self._signed(self._sign, _BATCH, body, _BATCH_PROPERTIES), body_size, opaque)
         moment = _entry("g", str(time.time_ns() // 1_000_000)) + _PROPERTIES_KEY
         fields = len(self._batch) + len(moment) + 4 + len(_BATCH_PROPERTIES)
         head = _HEAD.pack(
@@ -116,6 +130,29 @@ class SendTemplate:
         )
         size = _VALUE.pack(len(_BATCH_PROPERTIES))
         return b"".join((head, self._batch, moment, size, _BATCH_PROPERTIES))
+
+    def _signed(
+        self,
+        sign: Callable[[Command], None],
+        code: int,
+        body: bytes,
+        properties: bytes,
+        sys_flag: int = 0,
+        flag: int = 0,
+        reconsume_times: int = 0,
+    ) -> Command:
+        fields = {
+            **self._shared,
+            "f": str(sys_flag),
+            "g": str(time.time_ns() // 1_000_000),
+            "h": str(flag),
+            "i": properties.decode(),
+            "j": str(reconsume_times),
+            "m": "true" if code == _BATCH else "false",
+        }
+        made = Command(code, fields, body, binary=True)
+        sign(made)
+        return made
 
 
 _ZEROS = _entry("f", "0") + _entry("h", "0") + _entry("j", "0")

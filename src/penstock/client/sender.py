@@ -75,7 +75,9 @@ class Sender:
         """The header of sends to a queue."""
         template = self._templates.get(queue)
         if template is None:
-            template = self._templates[queue] = SendTemplate(self.group, queue, self.settings.default_queues)
+            template = self._templates[queue] = SendTemplate(
+                self.group, queue, self.settings.default_queues, self.instance.sign
+            )
         return template
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -308,7 +310,7 @@ class BatchSend(Send):
     keys: list[str]
 
     def write(self, connection: Connection, template: SendTemplate, opaque: int) -> None:
-        connection.write(template.batch_head(opaque, len(self.body)))
+        connection.write(template.batch_head(opaque, self.body))
         connection.write(self.body)
 
     def read(self, answer: Command, queue: MessageQueue) -> list[SendResult]:

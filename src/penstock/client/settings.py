@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from penstock.config.tls import ClientTlsSettings
 from penstock.errors import UsageError
+from penstock.remoting.signing import Credentials
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 
@@ -13,6 +15,11 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """Times are seconds, sizes bytes. Every wait of a client ends by one of these."""
+
+    # -- who we are, and whom we trust --------------------------------------------------------------------
+    # None: what the environment says (``penstock.client.identity``), else unsigned and without TLS.
+    credentials: Credentials | None = None
+    tls: ClientTlsSettings | None = None
 
     # -- talking ------------------------------------------------------------------------------------------
     call_timeout: float = 3.0
@@ -57,6 +64,8 @@ class ClientSettings:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
+            if name in ("credentials", "tls"):
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
                 raise UsageError(f"{name} must be a number of at least 0, not {value!r}")
 
