@@ -58,6 +58,8 @@ def ask(
         for name, value in changes.items():
             if name == "fields_after":
                 request.fields.update(value)
+            elif name == "body_after":
+                request.body = value
             else:
                 setattr(request, name, value)
         try:

@@ -112,7 +112,7 @@ def test_forged_truncated_and_borrowed_signatures_are_refused(tmp_path: Path) ->
             assert (answer.code, answer.remark) == (16, "check signature failed.")
         # A signature of another body, topic or account does not fit this one.
         for change in (
-            {"body": b"y"},
+            {"body_after": b"y"},
             {"fields_after": {"b": "Theirs"}},
             {"fields_after": {"AccessKey": "alice"}},
         ):

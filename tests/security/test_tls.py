@@ -23,7 +23,7 @@ from penstock.remoting.loop import new_event_loop
 from penstock.remoting.tlscontext import ServerTls, client_context
 from security.certificates import Authority, Pair
 
-RECORDED = Path(__file__).parent.parent / "golden" / "wire" / "auth-tls-first-bytes.jsonl.gz"
+RECORDED = Path(__file__).parent.parent / "data" / "wire" / "tls-first-bytes.jsonl.gz"
 Scene = Callable[["Port"], Awaitable[None]]
 
 
