@@ -9,15 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from broker.talking import config, until
+from penstock.broker import Broker
 from penstock.cli.run import run
 from penstock.client import Producer
 from penstock.client.errors import BrokerError
 from penstock.client.identity import credentials_of_environment, tls_of_environment
 from penstock.client.settings import ClientSettings
-from penstock.config.tls import ClientTlsSettings
+from penstock.config.security import SecuritySettings
+from penstock.config.tls import ClientTlsSettings, ServerTlsSettings
 from penstock.errors import ConfigError, PenstockError
 from penstock.message import Message
+from penstock.namesrv import NameServerService
+from penstock.namesrv.permissions import permissions
 from penstock.remoting.signing import Credentials
+from penstock.security.guard import Guard
 from penstock.testing.broker import RunningBroker
 from security.certificates import Authority
 from security.people import ADMIN, MALLORY, write_accounts
@@ -104,6 +110,43 @@ def test_commands_take_an_account_and_a_certificate(
     printed = "".join(capsys.readouterr())
     assert "Mine" in printed
     assert ADMIN.secret_key not in printed
+
+
+def test_broker_signs_and_encrypts_what_it_tells_a_name_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path / "certificates")
+    pair = authority.sign("server")
+    security = SecuritySettings(
+        tls=ServerTlsSettings(mode="enforcing", cert_path=pair.cert, key_path=pair.key),
+        accounts_file=write_accounts(tmp_path / "accounts.json"),
+    )
+    account = {"accessKey": ADMIN.access_key, "secretKey": ADMIN.secret_key}
+
+    async def scene() -> None:
+        service = NameServerService(guard=Guard(security, permissions()))
+        await service.start(port=0)
+
+        def told(name: str) -> bool:
+            return name in service.name_server.brokers()
+
+        async with service:
+            for name, signed in (("stranger", False), ("known", True)):
+                settings = config(
+                    tmp_path / name,
+                    broker_name=name,
+                    namesrv_addr=service.address,
+                    namesrv_embedded=False,
+                    tls_enable=True,
+                    tls_client_trust_cert_path=authority.trust,
+                    inner_client_authentication_credentials=json.dumps(account) if signed else "",
+                )
+                async with Broker(settings):
+                    await until(lambda: told(name) if signed else "refuses with 16" in caplog.text)  # noqa: B023
+                    assert told(name) == signed
+
+    asyncio.run(scene())
+    assert ADMIN.secret_key not in caplog.text
 
 
 def test_environment_names_an_account_and_tls(tmp_path: Path) -> None:
