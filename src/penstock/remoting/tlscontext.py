@@ -44,6 +44,8 @@ class ServerTls:
 
 
 def _stamp(path: str) -> object:
+    if not path:
+        return None
     try:
         found = Path(path).stat()
     except OSError:
