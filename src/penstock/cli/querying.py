@@ -9,14 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.sparkframe import Conf, Json, Master, StorePlace, spark_session
+from penstock.cli.sparkframe import (
+    Brokers,
+    Conf,
+    Json,
+    Master,
+    StorePlace,
+    brokers_or,
+    look_at,
+    spark_session,
+)
 
 SHOWN = 1000
 
 
 def sql(
     path: StorePlace,
-    query: Annotated[str, typer.Argument(help="A query. Every topic is a table; `messages` is all of them.")],
+    query: Annotated[
+        str | None, typer.Argument(help="A query. Every topic is a table; `messages` is all of them.")
+    ] = None,
+    namesrv: Brokers = None,
     master: Master = None,
     conf: Conf = None,
     option: Annotated[
@@ -28,18 +40,18 @@ def sql(
     limit: Annotated[int, typer.Option(min=0, help="Print at most so many rows; 0: all.")] = SHOWN,
     as_json: Json = False,
 ) -> None:
-    """Ask a store in SQL. Prints a table, or with --json an object a row.
+    """Ask a store, or with --namesrv brokers, in SQL. Prints a table, or with --json an object a row.
 
     penstock sql demo-store "select tags, count(*) from orders group by tags"
     """
     from penstock.cli.output import print_table, write_json
     from penstock.cli.sparkframe import settings_of
     from penstock.spark.jobs.job import told_errors
-    from penstock.spark.places import open_places
     from penstock.spark.sql import sql as ask
 
     options = settings_of("--option", option or [])
-    open_places(path)  # before Spark starts, which takes long
+    path, query = brokers_or(namesrv, path, query)
+    look_at(path)  # before Spark starts, which takes long
     with spark_session(master, conf, name="sql") as spark, told_errors():
         frame = ask(spark, path, query, options=options)
         found = frame.toLocalIterator(prefetchPartitions=True)

@@ -7,14 +7,25 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, spark_session, task_bar
+from penstock.cli.sparkframe import (
+    Brokers,
+    Conf,
+    DryRun,
+    Json,
+    Master,
+    StorePlace,
+    brokers_or,
+    spark_session,
+    task_bar,
+)
 
 
 def export(
     path: StorePlace,
     target: Annotated[
-        str, typer.Argument(help="Folder for the files, or a URI that every worker can write.")
-    ],
+        str | None, typer.Argument(help="Folder for the files, or a URI that every worker can write.")
+    ] = None,
+    namesrv: Brokers = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic. Repeatable.")] = None,
     since: Annotated[
         str | None, typer.Option(help="Stored at this time or later: milliseconds or ISO 8601.")
@@ -35,11 +46,15 @@ def export(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Messages as Parquet by topic and day: what came since the last run, or a range anew."""
+    """Messages as Parquet by topic and day: what came since the last run, or a range anew.
+
+    With --namesrv from brokers that run: penstock spark export --namesrv 127.0.0.1:9876 parquet
+    """
     from penstock.cli.output import size_text, write_json
     from penstock.spark.jobs.export import check_export
     from penstock.spark.jobs.export import export as run
 
+    path, target = brokers_or(namesrv, path, target)
     check_export(path, format, compression)  # before Spark starts, which takes long
     opened: Any = (
         nullcontext() if dry_run else spark_session(master, conf, name="export")

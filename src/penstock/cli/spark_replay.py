@@ -6,13 +6,21 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.sparkframe import Conf, DryRun, Json, Master, StorePlace, job_session, written_text
+from penstock.cli.sparkframe import Conf, DryRun, Json, Master, brokers_or, job_session, written_text
+from penstock.errors import UsageError
 
 
 def replay(
-    path: StorePlace,
+    path: Annotated[
+        str | None,
+        typer.Argument(metavar="[PATH]", help="Store to read from.  [default: the brokers of --namesrv]"),
+    ] = None,
     target: Annotated[
         str | None, typer.Option(metavar="STORE", help="Store to write to.  [default: the same]")
+    ] = None,
+    namesrv: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Send to brokers that run, by their name server."),
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Topic to replay. Repeatable.")] = None,
     dead_letters: Annotated[
@@ -31,10 +39,16 @@ def replay(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Write messages again, to another topic or store; a repeated replay adds only what is missing."""
+    """Write messages again, to another topic, store or broker; a repetition adds only what is missing."""
     from penstock.cli.output import write_json
     from penstock.spark.jobs.replay import replay as run
 
+    if namesrv is not None:
+        if target is not None:
+            raise UsageError("--target and --namesrv name two places", hint="send the copies to one of them")
+        target = f"namesrv://{namesrv}"
+    if path is None:
+        (path,) = brokers_or(namesrv, None)
     with job_session("replay", master, conf, shown=not as_json, path=path) as (spark, progress):
         result = run(
             spark,

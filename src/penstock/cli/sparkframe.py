@@ -30,8 +30,36 @@ Master = Annotated[
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. Repeatable.")
 ]
+Brokers = Annotated[
+    str | None,
+    typer.Option("--namesrv", metavar="HOST:PORT", help="Brokers that run, by their name server."),
+]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")]
+
+
+def brokers_or(namesrv: str | None, *arguments: str | None) -> tuple[str, ...]:
+    """The arguments of a command, --namesrv in the place of the first one, a path. Raises UsageError.
+
+    Brokers are written as a path: ``namesrv://host:port``.
+    """
+    given = [argument for argument in arguments if argument is not None]
+    if namesrv is not None:
+        given.insert(0, f"namesrv://{namesrv}")
+    if len(given) != len(arguments):
+        raise UsageError(
+            "too few arguments" if len(given) < len(arguments) else "a path and --namesrv name two places",
+            hint="give the path of a store, or --namesrv host:port instead of it",
+        )
+    return tuple(given)
+
+
+def look_at(path: str) -> None:
+    """That there is something to read. Brokers are asked later: they come and go."""
+    from penstock.spark.places import open_places
+
+    if not path.startswith("namesrv://"):
+        open_places(path)
 
 
 @contextmanager
@@ -56,9 +84,7 @@ def job_session(
     Starting Spark takes long: that there is something to read at ``path`` is looked at before.
     """
     if path is not None:
-        from penstock.spark.places import open_places
-
-        open_places(path)
+        look_at(path)
     with spark_session(master, conf, name=name) as spark, task_bar(name, shown=shown) as progress:
         yield spark, progress
 

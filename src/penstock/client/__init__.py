@@ -10,10 +10,12 @@ from penstock.client.received import ReceivedMessage
 from penstock.client.sendresult import SendResult, SendStatus
 from penstock.client.settings import ClientSettings
 from penstock.client.transaction import Transaction, TransactionState
+from penstock.remoting.signing import Credentials
 
 __all__ = [
     "ClientSettings",
     "Consumer",
+    "Credentials",
     "Delivery",
     "MessageQueue",
     "Producer",

@@ -47,6 +47,18 @@ class PullResult:
     messages: list[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class PullAnswer:
+    """An answer as it came: ``body`` is records end to end, ``remark`` the status in the broker's words."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes | memoryview
+    remark: str
+
+
 async def pull(
     instance: ClientInstance,
     group: str,
@@ -64,6 +76,38 @@ async def pull(
 
     Tags are compared once more here: brokers compare hashes.
     """
+    answer = await ask_records(
+        instance,
+        group,
+        queue,
+        offset,
+        subscription,
+        most=most,
+        hold=hold,
+        commit=commit,
+        with_subscription=with_subscription,
+    )
+    messages: list[ReceivedMessage] = []
+    if answer.status is PullStatus.FOUND:
+        messages = decode_messages(answer.body, queue.broker_name, queue, kind)
+        if subscription.kind == TAG and subscription.tags:
+            messages = [message for message in messages if subscription.wants(message.tags)]
+    return PullResult(answer.status, answer.next_offset, answer.min_offset, answer.max_offset, messages)
+
+
+async def ask_records(
+    instance: ClientInstance,
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    subscription: Subscription,
+    *,
+    most: int,
+    hold: float,
+    commit: int | None = None,
+    with_subscription: bool = False,
+) -> PullAnswer:
+    """As ``pull``, for those who read the records themselves; tags were compared by their hashes only."""
     flags = (SUSPEND if hold > 0 else 0) | (COMMIT_OFFSET if commit else 0)
     fields = {
         "consumerGroup": group,
@@ -89,25 +133,10 @@ async def pull(
     status = _STATUSES.get(answer.code)
     if status is None:
         raise refusal(answer, address)
-    return _read(answer, status, queue, subscription, kind)
-
-
-def _read(
-    answer: Command,
-    status: PullStatus,
-    queue: MessageQueue,
-    subscription: Subscription,
-    kind: type[ReceivedMessage],
-) -> PullResult:
     try:
         following, first, end = (
             int(answer.fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset")
         )
     except (KeyError, ValueError) as error:
         raise RemotingError(f"an answer to a pull of {queue} without its fields: {error}") from None
-    messages: list[ReceivedMessage] = []
-    if status is PullStatus.FOUND:
-        messages = decode_messages(answer.body, queue.broker_name, queue, kind)
-        if subscription.kind == TAG and subscription.tags:
-            messages = [message for message in messages if subscription.wants(message.tags)]
-    return PullResult(status, following, first, end, messages)
+    return PullAnswer(status, following, first, end, answer.body, answer.remark or "")

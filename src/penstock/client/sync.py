@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -25,38 +24,15 @@ from penstock.client import pullconsumer as _pullconsumer
 from penstock.client.delivery import Delivery
 from penstock.client.errors import ClientClosed
 from penstock.client.group import GroupMember
+from penstock.client.loopthread import LoopThread
 from penstock.client.pulling import PullResult
 from penstock.client.queue import MessageQueue
 from penstock.client.received import ReceivedMessage
 from penstock.client.sendresult import SendResult
 from penstock.client.transaction import Transaction
 from penstock.message import Message
-from penstock.remoting.loop import new_event_loop
 
 T = TypeVar("T")
-
-
-class _LoopThread:
-    """An event loop in a thread of its own, for one client."""
-
-    def __init__(self, name: str) -> None:
-        self.loop = new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it there and wait here. An interrupt of the waiting cancels the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
 
 
 async def _made(make: Callable[[], T]) -> T:
@@ -68,11 +44,11 @@ class _Face:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
         self._client: Any = None
 
     def start(self) -> None:
-        thread = _LoopThread(f"penstock-{type(self).__name__.lower()}")
+        thread = LoopThread(f"penstock-{type(self).__name__.lower()}")
         try:
             self._client = thread.run(_made(self._make))
             thread.run(self._client.start())
@@ -98,7 +74,7 @@ class _Face:
     ) -> None:
         self.close()
 
-    def _running(self) -> _LoopThread:
+    def _running(self) -> LoopThread:
         if self._thread is None:
             raise ClientClosed("the client is not started, or closed", hint="use it in `with`")
         return self._thread
@@ -150,9 +126,6 @@ class Producer(_Face):
         message: Message,
         *,
         queue: MessageQueue | None = None,
-    def recall(self, topic: str, handle: str | None, *, timeout: float | None = None) -> str:
-        return self._run(lambda: self._client.recall(topic, handle, timeout=timeout))
-
         order_key: str | None = None,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
@@ -176,6 +149,9 @@ class Producer(_Face):
         return self._run(
             lambda: self._client.send_batch(messages, queue=queue, order_key=order_key, timeout=timeout)
         )
+
+    def recall(self, topic: str, handle: str | None, *, timeout: float | None = None) -> str:
+        return self._run(lambda: self._client.recall(topic, handle, timeout=timeout))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         return self._run(lambda: self._client.queues(topic))

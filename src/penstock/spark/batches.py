@@ -10,14 +10,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock._native.rows import Decoder
 from penstock.errors import CorruptRecord, DataLost
-from penstock.spark.bodies import plain_bodies
-from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.bounds import StoreBounds
 from penstock.spark.logreader import Bad, LogReader
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import LogSplit, Split
-from penstock.spark.schema import BAD_RECORD, NAMES, arrow_schema
+from penstock.spark.ranges import QueueRange
+from penstock.spark.task import Task
 from penstock.spark.unitreader import UnitReader
 from penstock.store.scan import Run
 
@@ -50,21 +49,11 @@ def record_batches(split: Split, columns: Sequence[str], options: ReadOptions) -
     return _Task(split, columns, options).batches()
 
 
-class _Task:
+class _Task(Task):
     def __init__(self, split: Split, columns: Sequence[str], options: ReadOptions) -> None:
+        super().__init__(columns, options)
         self.split = split
-        self.options = options
-        self.columns = list(columns)
-        self.schema = arrow_schema(self.columns)
-        # Without a column there is still a row: Spark counts them.
-        self.fields = [name for name in self.columns if name in NAMES]
-        self.decoder = Decoder(
-            self.fields,
-            selection=split.wanted.selection(),
-            max_rows=options.maxBatchRows,
-            max_bytes=options.maxBatchBytes,
-            unwrap=options.view == "queue",  # the log has a record, the queue has its messages
-        )
+        self.decoder = self.decoder_for(split.wanted.selection())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if self.split.log is not None:
@@ -114,66 +103,17 @@ class _Task:
     # -- what comes out ----------------------------------------------------------------------------
 
     def _take(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        made, compressed = self.decoder.take()
-        batch = pa.record_batch(made)
-        parts = (
-            plain_bodies(
-                batch, compressed, self.options.maxBatchBytes, strict=self.options.badRecords == "fail"
-            )
-            if compressed and self.options.decompress
-            else (batch,)
-        )
-        for part in parts:
-            yield self._shaped(part)
-
-    def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        if len(self.fields) == len(self.columns):
-            return batch
-        reason = pa.nulls(batch.num_rows, pa.string())
-        arrays = [reason if name == BAD_RECORD.name else batch.column(name) for name in self.columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return self.take(self.decoder)
 
     def _meet(self, bad: Bad) -> Iterator[pa.RecordBatch]:
         """Do with a bad part of the log what the options say."""
         if bad.lost:
             self._lose(bad)
-            return
-        if self.options.badRecords == "fail":
-            raise corrupt(bad)
-        log.warning(
-            "%s at %d: %s; %d bytes %s",
-            bad.file,
-            bad.position,
-            bad.reason,
-            bad.end - bad.begin,
-            "quarantined" if self.options.quarantine else "skipped",
-        )
-        if self.options.quarantine:
+        elif self.set_aside(corrupt(bad), bad.end - bad.begin):
             if len(self.decoder):
                 yield from self._take()
-            yield from self._quarantine(bad)
-
-    def _quarantine(self, bad: Bad) -> Iterator[pa.RecordBatch]:
-        """Rows with the raw bytes, in pieces that a batch holds."""
-        import pyarrow as pa
-
-        with UnitReader(self.split.place) as reader:
-            begin = bad.begin
-            while begin < bad.end:
-                end = min(bad.end, begin + self.options.maxBatchBytes)
-                values = {
-                    "physicalOffset": begin,
-                    "size": end - begin,
-                    "body": reader.raw(begin, end) if "body" in self.columns else None,
-                    BAD_RECORD.name: bad.reason,
-                }
-                row = {name: [values.get(name)] for name in self.columns}
-                yield pa.RecordBatch.from_pydict(row, schema=self.schema)
-                begin = end
+            with UnitReader(self.split.place) as reader:
+                yield from self.quarantine(bad.begin, bad.end, bad.reason, reader.raw)
 
     def _lose(self, bad: Bad) -> None:
         if self.options.failOnDataLoss:

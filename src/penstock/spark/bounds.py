@@ -1,20 +1,16 @@
-"""Which messages a store has: offsets of its queues, by number, by time and by consumer group. Reads only."""
+"""Which messages a store has: the offsets and units of its queues. Reads only."""
 
 from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.errors import DataLost, NotAStore, UsageError
-from penstock.spark.options import EARLIEST, LATEST, QueueOffsets, ReadOptions
+from penstock.errors import NotAStore
+from penstock.spark.options import ReadOptions
 from penstock.spark.places import Place
+from penstock.spark.ranges import Extents, QueueKey, RangeFinder
 from penstock.store.readonly import ReadOnlyStore
-
-QueueKey: TypeAlias = tuple[str, int]
-Extents: TypeAlias = dict[QueueKey, tuple[int, int]]
-"""First offset and end of queues."""
 
 LOOK_FOR_QUEUES = 1.0
 """Seconds between two listings of the queue folders."""
@@ -25,16 +21,7 @@ _SIMPLE = struct.Struct(">qiq")
 _BATCH = struct.Struct(">qiqqqhi4x")
 
 
-class QueueRange(NamedTuple):
-    """Queue offsets [start, end) of one queue."""
-
-    topic: str
-    queue_id: int
-    start: int
-    end: int
-
-
-class StoreBounds:
+class StoreBounds(RangeFinder):
     """The queues of one store as they are at the last ``refresh``, which is cheap enough for every 10 ms."""
 
     def __init__(self, place: Place) -> None:
@@ -124,121 +111,21 @@ class StoreBounds:
 
     # -- what the options ask for ------------------------------------------------------------------
 
-    def resolve(self, options: ReadOptions) -> list[QueueRange]:
-        """The ranges that the options ask for, of queues that are there now.
+    @property
+    def uri(self) -> str:
+        return self.place.uri
 
-        Raises DataLost for offsets that are no longer there, unless ``failOnDataLoss`` is off, and UsageError
-        for topics and queues that never were.
-        """
-        extents = {
-            key: low_high for key, low_high in self.store.extents().items() if options.wants_queue(*key)
-        }
-        self._check_names(options, extents)
-        starts = self.starts(options, extents)
-        ends = self.ends(options, extents)
-        lost: list[tuple[str, int, int, int]] = []
-        ranges: list[QueueRange] = []
-        for key in sorted(extents):
-            low, high = extents[key]
-            start, end = starts[key], ends[key]
-            if start < low:
-                lost.append((*key, start, min(low, end)))
-            if start > high or end > high:
-                lost.append((*key, high, max(start, end)))
-            start, end = min(max(start, low), high), min(max(end, low), high)
-            if start < end:
-                ranges.append(QueueRange(*key, start, end))
-        if lost and options.failOnDataLoss:
-            raise DataLost(
-                "offsets that were asked for are not there",
-                lost,
-                file=self.place.uri,
-                hint="they were removed, or are yet to come; failOnDataLoss=false reads what is there",
-            )
-        return ranges
+    def extents(self, options: ReadOptions) -> Extents:
+        return {key: ends for key, ends in self.store.extents().items() if options.wants_queue(*key)}
 
-    def starts(self, options: ReadOptions, extents: Extents) -> dict[QueueKey, int]:
-        """Where the options begin, for each of the queues; not yet held against what is there."""
-        if options.startingTimestamp is not None:
-            times = dict.fromkeys(extents, options.startingTimestamp)
-            return self._by_time(times, extents, options.startingOffsetsByTimestampStrategy)
-        if options.startingOffsetsByTimestamp is not None:
-            given = _chosen(options.startingOffsetsByTimestamp, extents, "startingOffsetsByTimestamp")
-            found = self._by_time(given, extents, options.startingOffsetsByTimestampStrategy)
-            return {key: found.get(key, low) for key, (low, _) in extents.items()}
-        if options.startingGroup is not None:
-            return self._by_group(options.startingGroup, extents)
-        return _numbers(options.startingOffsets or "earliest", extents, EARLIEST, "startingOffsets")
+    def offsets_by_time(self, times: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
+        return {key: self.offset_by_time(*key, when) for key, when in times.items()}
 
-    def ends(self, options: ReadOptions, extents: Extents) -> dict[QueueKey, int]:
-        """Where the options end, exclusive."""
-        if options.endingTimestamp is not None:
-            return self._by_time(dict.fromkeys(extents, options.endingTimestamp), extents, "latest")
-        if options.endingOffsetsByTimestamp is not None:
-            given = _chosen(options.endingOffsetsByTimestamp, extents, "endingOffsetsByTimestamp")
-            found = self._by_time(given, extents, "latest")
-            return {key: found.get(key, high) for key, (_, high) in extents.items()}
-        return _numbers(options.endingOffsets or "latest", extents, LATEST, "endingOffsets")
+    def group_offsets(self, group: str, keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
+        return {key: self.store.consumer_offsets.query(group, *key) for key in keys}
 
-    def _by_time(self, times: dict[QueueKey, int], extents: Extents, strategy: str) -> dict[QueueKey, int]:
-        found: dict[QueueKey, int] = {}
-        for key, when in times.items():
-            found[key] = self.offset_by_time(*key, when)
-            if found[key] >= extents[key][1] and strategy == "error":
-                raise UsageError(
-                    f"queue {key[1]} of {key[0]} has no message stored at {when} or later",
-                    hint="startingOffsetsByTimestampStrategy=latest reads nothing of such a queue",
-                )
-        return found
+    def group_names(self, topics: Iterable[str]) -> list[str]:
+        return sorted({name for topic in topics for name in self.store.consumer_offsets.groups(topic)})
 
-    def _by_group(self, group: str, extents: Extents) -> dict[QueueKey, int]:
-        table = self.store.consumer_offsets
-        known = {key: table.query(group, *key) for key in extents}
-        if extents and all(offset < 0 for offset in known.values()):
-            groups = sorted({name for topic, _ in extents for name in table.groups(topic)})
-            raise UsageError(
-                f"the group {group!r} has no offset in any of these queues",
-                hint=f"groups with offsets here: {', '.join(groups) or 'none'}",
-            )
-        # A queue that the group has not reached yet is read from its first message.
-        return {key: known[key] if known[key] >= 0 else low for key, (low, _) in extents.items()}
-
-    def _check_names(self, options: ReadOptions, extents: Extents) -> None:
-        topics = {topic for topic, _ in extents}
-        missing = [topic for topic in options.topics or () if topic not in topics]
-        if missing and options.failOnDataLoss:
-            raise UsageError(
-                f"there is no message of {', '.join(missing)}",
-                hint=f"topics here: {_some(self.store.topics())}; failOnDataLoss=false goes on without them",
-            )
-
-
-def _some(names: list[str], most: int = 20) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(names[:most]) or "none") + more
-
-
-def _chosen(given: QueueOffsets, extents: Extents, option: str) -> dict[QueueKey, int]:
-    chosen = {(topic, queue): value for topic, queues in given.items() for queue, value in queues.items()}
-    unknown = sorted(key for key in chosen if key not in extents)
-    if unknown:
-        names = ", ".join(f"{topic}/{queue}" for topic, queue in unknown)
-        raise UsageError(
-            f"{option} names queues that are not read: {names}",
-            hint=f"queues: {_some([f'{topic}/{queue}' for topic, queue in sorted(extents)])}",
-        )
-    return chosen
-
-
-def _numbers(given: str | QueueOffsets, extents: Extents, missing: int, option: str) -> dict[QueueKey, int]:
-    """An offset for every queue; queues that are not named get ``missing``."""
-    if given == "earliest":
-        return {key: low for key, (low, _) in extents.items()}
-    if isinstance(given, str):
-        return {key: high for key, (_, high) in extents.items()}
-    chosen = _chosen(given, extents, option)
-    made: dict[QueueKey, int] = {}
-    for key, (low, high) in extents.items():
-        value = chosen.get(key, missing)
-        made[key] = low if value == EARLIEST else high if value == LATEST else value
-    return made
+    def topic_names(self) -> list[str]:
+        return self.store.topics()

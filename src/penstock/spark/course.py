@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from penstock.clock import Clock, SystemClock
 from penstock.errors import DataLost, StoreError
 from penstock.spark.advance import LOSS_HINT, advance, surviving
-from penstock.spark.groups import GroupOffsets
 from penstock.spark.limits import Limits, behind, limit_bytes, limit_offsets
 from penstock.spark.offsets import LostRange, Places, QueueKey, StreamOffset, begins, merge_lost
 from penstock.spark.options import ReadOptions
@@ -45,6 +44,14 @@ class Watched(Protocol):
     def first_place(self, key: QueueKey, offset: int) -> int: ...
 
 
+class Group(Protocol):
+    """Where a stream publishes how far it is."""
+
+    def publish(self, places: Places) -> bool:
+        """Make ``places`` a consumer group's; whether anything was written."""
+        ...
+
+
 class Course:
     """One query's way through a store."""
 
@@ -53,7 +60,7 @@ class Course:
         options: ReadOptions,
         store: Watched,
         *,
-        group: GroupOffsets | None = None,
+        group: Group | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Reading and writing a store in one call, with bounds as arguments.
+"""Reading and writing a store, or brokers, in one call, with bounds as arguments.
 
 Bounds are options of a fresh load, not filters: a loaded DataFrame is a snapshot whose plan Spark keeps.
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Time = str | int | datetime
-Path = str | os.PathLike[str] | Sequence[str]
+Path = str | os.PathLike[str] | Sequence[str] | None
 
 _MOVING = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp", "startinggroup")
 
 
 def read(
     spark: SparkSession,
-    path: Path,
+    path: Path = None,
     *,
     topic: str | Iterable[str] | None = None,
     since: Time | None = None,
@@ -35,7 +35,7 @@ def read(
     columns: Sequence[str] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """The messages of a store, or of segments of a log, as rows.
+    """The messages of a store, of segments of a log, or of brokers (``namesrv="host:port"``), as rows.
 
     ``topic`` is one or several; ``since`` and ``until`` are store times [since, until), as datetime, ISO-8601
     or milliseconds; ``columns`` are the only ones that are decoded. Other options go by their names.
@@ -50,7 +50,7 @@ def read(
 
 def stream(
     spark: SparkSession,
-    path: Path,
+    path: Path = None,
     *,
     topic: str | Iterable[str] | None = None,
     since: Time | None = None,
@@ -59,8 +59,8 @@ def stream(
     columns: Sequence[str] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """What is appended to a store, as a stream. It begins with the first message, ``since`` a time, or where
-    ``startingOffsets`` or ``startingGroup`` say.
+    """What is appended to a store, or sent to brokers (``namesrv``), as a stream. It begins with the first
+    message, ``since`` a time, or where ``startingOffsets`` or ``startingGroup`` say.
 
     The start is fixed here: what "latest" means now is what it means when the first batch is repeated after
     a crash. A checkpoint that exists has the last word.
@@ -79,13 +79,16 @@ def stream(
 
 
 def write(
-    frame: DataFrame, path: str | os.PathLike[str], *, topic: str | None = None, **options: Any
+    frame: DataFrame, path: str | os.PathLike[str] | None = None, *, topic: str | None = None, **options: Any
 ) -> None:
-    """Append the rows to a store that nobody has open. Nothing is visible before all of it is."""
+    """Append the rows to a store that nobody has open: nothing is visible before all of it is. Or send them
+    to brokers (``namesrv="host:port"``): each is there when it is sent.
+    """
     given = {name: option_text(value) for name, value in options.items()}
     if topic is not None:
         given["topic"] = topic
-    frame.write.format("rocketmq").mode("append").options(**given).save(os.fspath(path))
+    writer = frame.write.format("rocketmq").mode("append").options(**given)
+    writer.save(None if path is None else os.fspath(path))
 
 
 def _given(
@@ -98,7 +101,8 @@ def _given(
     options: dict[str, Any],
 ) -> dict[str, str]:
     given = {name: option_text(value) for name, value in options.items() if value is not None}
-    given["path"] = os.fspath(path) if isinstance(path, str | os.PathLike) else json.dumps(list(path))
+    if path is not None:
+        given["path"] = os.fspath(path) if isinstance(path, str | os.PathLike) else json.dumps(list(path))
     if topic is not None:
         given["subscribe"] = topic if isinstance(topic, str) else ",".join(topic)
     if since is not None:

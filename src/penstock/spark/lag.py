@@ -60,13 +60,13 @@ class LagReport:
         return None if None in known else max((age for age in known if age is not None), default=0.0)
 
     def of(self, topic: str) -> LagReport:
-        """The part of one topic."""
+        """The part of one topic; at all brokers, unless it is named with one (``orders@broker-a``)."""
         return LagReport(
             self.query_id,
             self.name,
             self.batch_id,
-            tuple(queue for queue in self.queues if queue.topic == topic),
-            tuple(lost for lost in self.lost if lost[0] == topic),
+            tuple(queue for queue in self.queues if _is_of(queue.topic, topic)),
+            tuple(lost for lost in self.lost if _is_of(lost[0], topic)),
             self.fault,
         )
 
@@ -97,6 +97,10 @@ class LagReport:
             "lost": [list(lost) for lost in self.lost],
             "fault": self.fault,
         }
+
+
+def _is_of(name: str, topic: str) -> bool:
+    return topic in (name, name.partition("@")[0])
 
 
 def _totals(report: LagReport) -> dict[str, Any]:

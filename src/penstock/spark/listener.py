@@ -109,9 +109,9 @@ class LagListener(StreamingQueryListener):
     def _meter(self, query_id: str, path: str) -> LagMeter:
         key = (query_id, path)
         if key not in self._meters:
-            from penstock.spark.watch import StoreWatch
+            from penstock.spark.body import open_watch
 
-            self._meters[key] = LagMeter(StoreWatch.open(path), self._clock)
+            self._meters[key] = LagMeter(open_watch(path), self._clock)
         return self._meters[key]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeAlias
@@ -18,6 +18,9 @@ LATEST = -1
 QueueOffsets: TypeAlias = dict[str, dict[int, int]]
 """``{topic: {queue: offset}}``; -2 is the earliest, -1 the latest offset."""
 
+BROKERS = "namesrv://"
+"""What a path begins with that means brokers: ``namesrv://host:port``."""
+
 Offsets: TypeAlias = str | QueueOffsets
 """``"earliest"``, ``"latest"``, or an offset per queue."""
 
@@ -28,6 +31,7 @@ _SPARKS_OWN = frozenset(
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _TIMES = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_PATIENCE = 86400.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|)", re.IGNORECASE)
 
 
@@ -36,6 +40,19 @@ class ReadOptions:
     """Everything a read can be told, under the names of the options. Pickles; never changes."""
 
     path: str = ""
+    namesrv: str | None = None
+    consumerGroup: str = "TOOLS_CONSUMER"
+    requestTimeout: float = 10.0
+    retryTimeout: float = 120.0
+    accessKey: str | None = None
+    secretKey: str | None = field(default=None, repr=False)
+    securityToken: str | None = field(default=None, repr=False)
+    tls: bool = False
+    tlsTrust: str | None = None
+    tlsCert: str | None = None
+    tlsKey: str | None = None
+    tlsKeyPassword: str | None = field(default=None, repr=False)
+    tlsVerify: bool = True
     subscribe: tuple[str, ...] = ()
     subscribePattern: str | None = None
     assign: dict[str, tuple[int, ...]] | None = None
@@ -76,11 +93,6 @@ class ReadOptions:
         values: dict[str, Any] = {}
         for name, value in _own(options).items():
             low = name.lower()
-            if low == "namesrv":
-                raise UsageError(
-                    "namesrv needs the broker client, which is not part of this version",
-                    hint="give the store directory with path",
-                )
             known = _READERS.get(low)
             if known is None:
                 raise _unknown(name)
@@ -89,18 +101,41 @@ class ReadOptions:
                 values[option] = read(value if isinstance(value, str) else option_text(value))
             except ValueError as error:
                 raise UsageError(f"the option {option} is {value!r}: {error}", hint=_HINTS[option]) from None
+        if str(values.get("path", "")).startswith(BROKERS):
+            values.setdefault("namesrv", values.pop("path").removeprefix(BROKERS))
         made = cls(**values)
-        made._check(path_needed)
+        made._check_body(path_needed, values)
+        made._check()
         return made
 
-    def _check(self, path_needed: bool) -> None:
-        if path_needed and not self.path:
+    def _check_body(self, path_needed: bool, values: Mapping[str, Any]) -> None:
+        """One of the two bodies, and nothing that only the other knows."""
+        if self.namesrv is None:
+            only = [name for name in ("consumerGroup", *BROKER_KINDS) if name in values]
+            if only:
+                raise UsageError(
+                    f"{' and '.join(only)} is about brokers", hint="give namesrv, or leave it out with path"
+                )
+            if path_needed and not self.path:
+                raise UsageError(
+                    "there is neither a path nor a namesrv",
+                    hint='spark.read.format("rocketmq").load("/data/store"), or'
+                    ' .option("namesrv", "127.0.0.1:9876").load(). Of a table in the catalogue Spark'
+                    " hands over no options: CREATE TEMPORARY VIEW t USING rocketmq OPTIONS"
+                    " (path '/data/store'), or SELECT … FROM t WITH (path = '/data/store')",
+                )
+        elif self.path:
             raise UsageError(
-                "there is no path",
-                hint='spark.read.format("rocketmq").load("/data/store"). Of a table in the catalogue Spark'
-                " hands over no options: CREATE TEMPORARY VIEW t USING rocketmq OPTIONS (path '/data/store'),"
-                " or SELECT … FROM t WITH (path = '/data/store')",
+                f"path and namesrv name two places: {self.path} and {self.namesrv}",
+                hint="a store directory is read with path, brokers that run with namesrv: give one of them",
             )
+        elif self.view != "queue":
+            raise UsageError(
+                "brokers hand out messages by queue: there is no view=commitlog over the network",
+                hint="read the broker's store directory with path",
+            )
+
+    def _check(self) -> None:
         chosen = [name for name in ("subscribe", "subscribePattern", "assign") if getattr(self, name)]
         if len(chosen) > 1:
             raise UsageError(f"{' and '.join(chosen)} say different things", hint="give one of them")
@@ -233,6 +268,13 @@ def parse_duration(text: str) -> float:
     return float(found[1]) * _TIMES[found[2].lower()]
 
 
+def parse_patience(text: str) -> float:
+    """Seconds that somebody waits: a duration of at most a day."""
+    if not 0 < (seconds := parse_duration(text)) <= _LONGEST_PATIENCE:
+        raise ValueError("not between 1ms and 1d")
+    return seconds
+
+
 def parse_time(text: str) -> int:
     """Milliseconds since 1970: a number of them, or ISO-8601 (without a zone: UTC)."""
     text = text.strip()
@@ -328,8 +370,25 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
 
 _OFFSET_HINT = 'earliest, latest, or {"topic":{"0":12,"1":-2}} with -2 for earliest and -1 for latest'
 _TIME_HINT = "milliseconds since 1970, or ISO-8601 such as 2024-05-01T12:00:00Z"
+BROKER_KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "requestTimeout": (parse_patience, "a duration, such as 10s"),
+    "retryTimeout": (parse_patience, "a duration, such as 2m"),
+    "accessKey": (_string, "the name of an account"),
+    "secretKey": (_string, "the secret of an account"),
+    "securityToken": (_string, "a token that goes with the account"),
+    "tls": (_boolean, "true or false"),
+    "tlsTrust": (_string, "a PEM file with the certificates that brokers' are signed by"),
+    "tlsCert": (_string, "a PEM file with a certificate of our own"),
+    "tlsKey": (_string, "a PEM file with its key"),
+    "tlsKeyPassword": (_string, "the password of that key"),
+    "tlsVerify": (_boolean, "true or false"),
+}
+"""Options about reaching brokers, of reading and of writing: how each is read, and what it may be."""
 _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
     "path": (_path, "a store directory, a segment, a glob, or a URI"),
+    "namesrv": (_string, "host:port of a name server, several separated by semicolons"),
+    "consumerGroup": (_string, "the consumer group that pulls are made for"),
+    **BROKER_KINDS,
     "subscribe": (_names, "topics, separated by commas"),
     "subscribePattern": (_pattern, "a regular expression for whole topic names"),
     "assign": (_assigned, '{"topic":[0,1]}'),

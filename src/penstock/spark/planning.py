@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from penstock._native.units import find_record, first_nonzero
 from penstock.errors import UsageError
-from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.bounds import StoreBounds
 from penstock.spark.keysearch import search_index
 from penstock.spark.options import ReadOptions
 from penstock.spark.places import Place, open_places
 from penstock.spark.queuefiles import QueueFileSizes
+from penstock.spark.ranges import QueueRange
 from penstock.spark.wanted import FOREVER, QueueExtent, Wanted, wanted_of
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import FaultList

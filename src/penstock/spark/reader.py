@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition
 
-from penstock.spark.batches import record_batches
+from penstock.spark.body import plan_read, split_batches
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import Split, plan_places
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.spark.body import AnySplit
 
 log = logging.getLogger("penstock.spark")
 
@@ -21,7 +22,7 @@ log = logging.getLogger("penstock.spark")
 class SplitPartition(InputPartition):
     """One task of a batch read."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: AnySplit) -> None:
         super().__init__(None)
         self.split = split
 
@@ -34,13 +35,13 @@ class BatchReader(DataSourceReader):
         self._columns = list(columns)
 
     def partitions(self) -> list[InputPartition]:
-        return [SplitPartition(split) for split in plan_places(self._options)]
+        return [SplitPartition(split) for split in plan_read(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(
             partition, SplitPartition
         ):  # with nothing to read, Spark makes up a partition of its own
-            yield from record_batches(partition.split, self._columns, self._options)
+            yield from split_batches(partition.split, self._columns, self._options)
 
 
 class AdvisingReader(BatchReader):

@@ -57,18 +57,20 @@ class _Judge:
 class RowEncoder:
     """Encodes the rows of one task attempt."""
 
-    def __init__(self, plan: WritePlan, partition: int) -> None:
+    def __init__(self, plan: WritePlan, partition: int, *, queues: int | None = None) -> None:
+        """``queues``: how many rows without one are spread over, if not what the options say."""
         config = plan.config
         self._plan = plan
         self._judge = _Judge(config, SystemClock())
         prefix = bytes.fromhex(UniqueIdGenerator()())[:10]
+        self.prefix = prefix.hex().upper().encode()
         topic = plan.options.topic
-        self._native = RecordEncoder(
+        self.native = RecordEncoder(
             pack_host(config.store_host),
             config.max_message_size,
             min(config.max_message_size + 65536, config.mapped_file_size_commit_log - 8),
             prefix,
-            plan.options.queues,
+            plan.options.queues if queues is None else queues,
             partition,
             topic.encode() if topic is not None else None,
         )
@@ -79,22 +81,23 @@ class RowEncoder:
         writer = area.create(write, name)
         try:
             for batch in batches:
-                self._encode(batch)
-                if self._native.size >= BLOCK_BYTES:
+                self.encode(batch)
+                if self.native.size >= BLOCK_BYTES:
                     self._put(writer)
-            if self._native.size:
+            if self.native.size:
                 self._put(writer)
-            return writer.finish(self._native.queues)
+            return writer.finish(self.native.queues)
         except BaseException:
             writer.discard()
             raise
 
     def _put(self, writer: RunWriter) -> None:
-        writer.add(*self._native.peek())
-        self._native.clear()
+        writer.add(*self.native.peek())
+        self.native.clear()
 
-    def _encode(self, batch: pa.RecordBatch) -> None:
-        native = self._native
+    def encode(self, batch: pa.RecordBatch) -> None:
+        """Encode rows behind those that wait in ``native``."""
+        native = self.native
         native.begin(batch, self._plan.roles)
         now = time.time_ns() // 1_000_000
         while (code := native.run(now)) != staged.DONE:
@@ -117,7 +120,7 @@ class RowEncoder:
 
     def _special(self, batch: pa.RecordBatch, now: int) -> None:
         """A row that is to be delivered later: stored under another name, with its own in the properties."""
-        native, config = self._native, self._plan.config
+        native, config = self.native, self._plan.config
         values = batch.slice(native.row, 1).to_pylist()[0]
         row: dict[str, Any] = dict(zip(self._plan.roles, values.values(), strict=True))
         message = row_message(
@@ -131,11 +134,19 @@ class RowEncoder:
         message = _scheduled(message, row)
         if needs_offset(message, config):
             raise MessageRejected("MESSAGE_ILLEGAL", "batches of messages and light queues are not written")
+        self.add_scheduled(message)
+
+    def add_scheduled(self, message: Message) -> None:
+        """Take in the message of the row that stopped the run."""
         answer = schedule_hook(message, self._judge)  # type: ignore[arg-type]
         if isinstance(answer, str):
             raise MessageRejected(answer, "it asks for a delivery that is not possible")
-        record = encode_row(answer, config.store_host)
-        native.add_record(record, native.add_queue(answer.topic.encode(), answer.queue_id))
+        self.add_message(answer)
+
+    def add_message(self, message: Message) -> None:
+        """Put a message as it is in the place of the row that stopped the run."""
+        record = encode_row(message, self._plan.config.store_host)
+        self.native.add_record(record, self.native.add_queue(message.topic.encode(), message.queue_id))
 
 
 def _scheduled(message: Message, row: dict[str, Any]) -> Message:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from penstock.spark.options import ReadOptions
+from penstock.spark.options import BROKERS, ReadOptions
 from penstock.spark.schema import full_schema, projection
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RocketMQSource(DataSource):
-    """Messages of a store directory, or of segments of one, as rows; rows as messages of a store."""
+    """Messages of a store directory, of segments of one, or of brokers as rows; rows as messages."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,14 +44,29 @@ class RocketMQSource(DataSource):
         return StreamReader(options, projection(schema, quarantine=options.quarantine))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if _to_brokers(self.options):
+            from penstock.spark.network.writer import BrokerWriter
+
+            return BrokerWriter(dict(self.options), schema, overwrite)
         from penstock.spark.writer import RocketMQWriter
 
         return RocketMQWriter(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if _to_brokers(self.options):
+            from penstock.spark.network.writer import BrokerSink
+
+            return BrokerSink(dict(self.options), schema, overwrite)
         from penstock.spark.sink import RocketMQSink
 
         return RocketMQSink(dict(self.options), schema, overwrite)
 
     def _read_options(self) -> ReadOptions:
         return ReadOptions.parse(dict(self.options))
+
+
+def _to_brokers(options: Mapping[str, str]) -> bool:
+    return any(
+        name.lower() == "namesrv" or (name.lower() == "path" and value.startswith(BROKERS))
+        for name, value in options.items()
+    )

@@ -1,4 +1,4 @@
-"""Spark SQL over a store: every topic is a view, and all of them together are ``messages``.
+"""Spark SQL over a store, or over brokers: every topic is a view, and all of them together are ``messages``.
 
 Spark asks a source written in Python for all its columns, whatever the query needs. Here the query is planned
 first, and the views are made anew with the columns that it uses: a query that looks at no body reads none.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UsageError
 from penstock.spark.bounds import StoreBounds
+from penstock.spark.options import BROKERS, ReadOptions
 from penstock.spark.places import open_places
 from penstock.spark.schema import NAMES, TYPES
 
@@ -25,8 +26,12 @@ ALL = "messages"
 """The view of every topic, those of the system left out."""
 
 
-def topics_of(path: str | os.PathLike[str] | Sequence[str]) -> list[str]:
+def topics_of(
+    path: str | os.PathLike[str] | Sequence[str], options: Mapping[str, str] | None = None
+) -> list[str]:
     """Names of the topics with queues here, sorted. Segments without a store around them have none."""
+    if isinstance(path, str) and path.startswith(BROKERS):
+        return _topics_of_brokers(path, options)
     found: set[str] = set()
     for place in open_places(path):
         if place.has_queues:
@@ -36,6 +41,13 @@ def topics_of(path: str | os.PathLike[str] | Sequence[str]) -> list[str]:
             finally:
                 bounds.close()
     return sorted(found)
+
+
+def _topics_of_brokers(path: str, options: Mapping[str, str] | None) -> list[str]:
+    from penstock.spark.network.bounds import BrokerBounds
+    from penstock.spark.network.planning import access_of
+
+    return BrokerBounds(access_of(ReadOptions.parse({**(options or {}), "path": path}))).topic_names()
 
 
 def sql(
@@ -52,7 +64,7 @@ def sql(
     """
     from pyspark.errors import AnalysisException
 
-    topics = topics_of(path)
+    topics = topics_of(path, options)
     # A store may have thousands of topics: views only for those whose names the query has somewhere.
     lowered = query.lower()
     views = {topic: topic for topic in topics if topic.lower() in lowered}

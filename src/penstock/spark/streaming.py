@@ -1,4 +1,4 @@
-"""A store as a stream: what Spark calls, on the driver and in the tasks.
+"""A store, or brokers, as a stream: what Spark calls, on the driver and in the tasks.
 
 The driver's side is one long-lived process per query, which holds one reader and asks it through a socket;
 its work is done by ``Course``. The tasks get a copy of the reader, pickled before anything was opened.
@@ -19,12 +19,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.spark.bounds import QueueRange
+from penstock.spark.body import StreamBody, group_of, split_batches, watch_of
 from penstock.spark.course import Course
-from penstock.spark.groups import GroupOffsets
 from penstock.spark.offsets import starting_json
 from penstock.spark.options import ReadOptions
-from penstock.spark.watch import StoreWatch, stream_place
+from penstock.spark.ranges import QueueRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,24 +32,22 @@ Json = dict[str, Any]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is appended to a store, batch by batch, each message once."""
+    """Reads what is appended to a store or sent to brokers, batch by batch, each message once."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = list(columns)
-        self._opened: tuple[Course, StoreWatch] | None = None
+        self._opened: tuple[Course, StreamBody] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Open files and positions belong to the driver's process.
         return {**self.__dict__, "_opened": None}
 
-    def _open(self) -> tuple[Course, StoreWatch]:
+    def _open(self) -> tuple[Course, StreamBody]:
         if self._opened is None:
-            options = self._options
-            place = stream_place(options)
-            group = GroupOffsets(place, options.commitGroup) if options.commitGroup else None
-            watch = StoreWatch(place, options)
-            self._opened = Course(options, watch, group=group), watch
+            group = group_of(self._options)
+            watch = watch_of(self._options)
+            self._opened = Course(self._options, watch, group=group), watch
         return self._opened
 
     @property
@@ -87,14 +84,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._course.report()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        from penstock.spark.planning import plan
-
         course, watch = self._open()
         ranges = [QueueRange(*key, *span) for key, span in sorted(course.ranges(start, end).items())]
         if not ranges:
             return []
-        splits = plan(self._options, ranges, columns=self._columns, bounds=watch.bounds)
-        return [InputPartition(split) for split in splits]
+        return [InputPartition(split) for split in watch.plan(ranges, self._columns)]
 
     def commit(self, end: Json) -> None:
         self._course.commit(end)
@@ -105,9 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- the tasks ---------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.spark.batches import record_batches
-
-        yield from record_batches(partition.value, self._columns, self._options)
+        yield from split_batches(partition.value, self._columns, self._options)
 
 
 def frozen_start(options: Mapping[str, Any]) -> str:
@@ -117,7 +109,7 @@ def frozen_start(options: Mapping[str, Any]) -> str:
     its first message. "earliest" stays what it is: it does not run away from anybody.
     """
     parsed = ReadOptions.parse(options)
-    watch = StoreWatch(stream_place(parsed), parsed)
+    watch = watch_of(parsed)
     moving = (parsed.startingTimestamp, parsed.startingOffsetsByTimestamp, parsed.startingGroup)
     if parsed.startingOffsets in (None, "earliest") and not any(start is not None for start in moving):
         return "earliest"

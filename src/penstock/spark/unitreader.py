@@ -8,10 +8,10 @@ from types import TracebackType
 
 from penstock._native.record import walk
 from penstock._native.rows import Decoder, unit_spans
-from penstock.spark.bounds import QueueRange
 from penstock.spark.logreader import Bad
 from penstock.spark.places import Place
 from penstock.spark.queuefiles import QueueFiles, QueueFileSizes
+from penstock.spark.ranges import QueueRange
 from penstock.store.logwindow import LogWindow
 from penstock.store.sizes import QueueFile
 

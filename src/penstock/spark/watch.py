@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
-from penstock.spark.bounds import Extents, StoreBounds
+from penstock.spark.bounds import StoreBounds
 from penstock.spark.offsets import Places, QueueKey
 from penstock.spark.options import ReadOptions
 from penstock.spark.places import Place, open_places
+from penstock.spark.ranges import Extents, QueueRange
+
+if TYPE_CHECKING:
+    from penstock.spark.planning import Split
 
 
 def stream_place(options: ReadOptions) -> Place:
@@ -63,6 +68,12 @@ class StoreWatch:
             key: ends for key, ends in extents.items() if options is None or options.wants_queue(*key)
         }
         return True
+
+    def plan(self, ranges: Sequence[QueueRange], columns: Sequence[str]) -> list[Split]:
+        """The tasks that read these ranges."""
+        from penstock.spark.planning import plan
+
+        return plan(self._options or ReadOptions(), ranges, columns=columns, bounds=self.bounds)
 
     def earliest(self) -> Places:
         return {key: low for key, (low, _) in self._extents.items()}

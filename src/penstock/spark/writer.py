@@ -44,7 +44,8 @@ def make_plan(options: dict[str, str], schema: StructType, *, overwrite: bool) -
         )
     parsed = WriteOptions.parse(options)
     roles = column_roles(schema, parsed.topic)
-    return WritePlan(parsed, roles, detect(DiskStorage(), parsed.path, StoreConfig()))
+    config = StoreConfig()
+    return WritePlan(parsed, roles, config if parsed.namesrv else detect(DiskStorage(), parsed.path, config))
 
 
 def attempt_name(context: Any) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bench.spark.data import Dataset, write_store
+from penstock.bench.spark.live import serving
 from penstock.bench.spark.side import Side
 from penstock.bench.spark.turns import Spec
 
@@ -85,6 +86,16 @@ def test_work_is_done_and_leaves_nothing(
     assert answer["rows"] in (None, COUNT)
     assert answer["java"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["live", "loop"])
+def test_a_broker_on_the_same_messages_gives_all_of_them(
+    side: Side, data: Dataset, tmp_path: Path, source: str
+) -> None:
+    with serving(data.store) as address:
+        asked = command(Spec("count", data, source), tmp_path)
+        answer = side.answer({**asked, "arguments": {"source": source, "path": address}})
+    assert answer["rows"] == COUNT
 
 
 def test_memory_of_java_after_collection_is_told(side: Side) -> None:

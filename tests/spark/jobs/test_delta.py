@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import SparkUnavailable
-from penstock.spark.bounds import QueueRange
 from penstock.spark.jobs.deltatable import _satisfies, check_delta, condition_of
+from penstock.spark.ranges import QueueRange
 
 from .inprocess import without_spark
 from .test_export import put

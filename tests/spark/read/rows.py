@@ -61,7 +61,12 @@ def batches(path: Path | str, columns: list[str] | None = None, **options: Any) 
 
 def rows(path: Path | str, columns: list[str] | None = None, **options: Any) -> list[dict[str, Any]]:
     """The rows of all splits; times in milliseconds, properties as dictionaries."""
-    found = [row for batch in batches(path, columns, **options) for row in batch.to_pylist()]
+    return plain(batches(path, columns, **options))
+
+
+def plain(made: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Rows as dictionaries; times in milliseconds, properties as dictionaries."""
+    found = [row for batch in made for row in batch.to_pylist()]
     for row in found:
         for name in ("bornTimestamp", "storeTimestamp"):
             if row.get(name) is not None:

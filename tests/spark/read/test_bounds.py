@@ -8,10 +8,11 @@ import pytest
 
 from penstock import Message, open_store
 from penstock.errors import NotAStore
-from penstock.spark.bounds import QueueRange, StoreBounds
+from penstock.spark.bounds import StoreBounds
 from penstock.spark.options import ReadOptions
 from penstock.spark.places import open_places
 from penstock.spark.planning import plan
+from penstock.spark.ranges import QueueRange
 from spark.read.stores import fill, message
 
 

@@ -115,11 +115,25 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, str])
         parse(**options)
 
 
-def test_a_path_is_needed_and_name_servers_are_not_read_yet() -> None:
-    with pytest.raises(UsageError, match="no path"):
+def test_a_path_or_a_name_server_is_needed_and_not_both() -> None:
+    with pytest.raises(UsageError, match="neither a path nor a namesrv"):
         ReadOptions.parse({})
-    with pytest.raises(UsageError, match="needs the broker client"):
-        ReadOptions.parse({"namesrv": "localhost:9876"})
+    with pytest.raises(UsageError, match="name two places"):
+        ReadOptions.parse({"namesrv": "localhost:9876", "path": "/data"})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"namesrv": "localhost:9876", "view": "commitlog"}, "by queue"),
+        ({"path": "/data", "requestTimeout": "5s"}, "about brokers"),
+        ({"path": "/data", "consumerGroup": "g"}, "about brokers"),
+        ({"namesrv": "localhost:9876", "retryTimeout": "0"}, "not between"),
+    ],
+)
+def test_what_makes_no_sense_for_the_place_is_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        ReadOptions.parse(options)
 
 
 def test_sizes_durations_and_times_have_units() -> None:

@@ -127,7 +127,7 @@ def test_bad_records_become_rows(spark: SparkSession, tmp_path: Path) -> None:
         ({"subscibe": "a"}, "do you mean subscribe"),
         ({"view": "sideways"}, "queue or commitlog"),
         ({"subscribe": "nothing"}, "no message of nothing"),
-        ({"namesrv": "localhost:9876"}, "needs the broker client"),
+        ({"namesrv": "localhost:9876"}, "name two places"),
     ],
 )
 def test_mistakes_are_told(spark: SparkSession, store: Path, options: dict[str, str], message: str) -> None:

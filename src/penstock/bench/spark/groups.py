@@ -26,6 +26,7 @@ def comparisons(turns: Turns) -> Iterator[Comparison]:
     yield verify(data, long, short, turns.scale.times)
     yield export(data)
     yield write(data, few)
+    yield network(data, few)
     yield from extras(data, few)
 
 
@@ -117,6 +118,26 @@ def write(data: Dataset, few: Dataset) -> Comparison:
             Plan("write-rows", text, "ours", "rows", "a row writer", 5.0),
             Plan("write-parquet", text, "ours", "parquet", "Spark's Parquet writer", 1.0),
             *_on_one_core("write", text, "ours"),
+        ],
+    )
+
+
+def network(data: Dataset, few: Dataset) -> Comparison:
+    """From a broker that runs beside Spark, on the same two cores."""
+    text = "all columns to noop, from a live broker"
+    less = text.replace("all", "3")
+    return Comparison(
+        "network",
+        {
+            "live": Spec("all", data, "live"),
+            "path": Spec("all", data),
+            "loop": Spec("all", few, "loop"),
+            "narrow": Spec("narrow", data, "live"),
+        },
+        [
+            Plan("live-path", text, "live", "path", "ours from the store directory", 0.5),
+            Plan("live-loop", text, "live", "loop", "a consumer's loop, a message at a time", 3.0),
+            Plan("live-narrow", less, "narrow", "live", "ours, all columns"),
         ],
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from penstock.bench.session import Scale, Session, median
 from penstock.bench.spark.data import Dataset, write_store
+from penstock.bench.spark.live import LIVE, serving
 from penstock.bench.spark.processes import cpu_seconds
 from penstock.bench.spark.scanners import check_side_by_side, scan_side_by_side, scanners
 from penstock.bench.spark.side import start_side
@@ -136,9 +138,12 @@ class Turns:
 
     def _measure_work(self, spec: Spec) -> Measured:
         """A fresh process and session, a warm-up, and the repeats."""
-        with start_side(self.cache, spec.cores) as child:
+        with (
+            serving(spec.data.store) if spec.source in LIVE else nullcontext(str(spec.path)) as path,
+            start_side(self.cache, spec.cores) as child,
+        ):
             child.ask("start")
-            answer = self._run(child, spec, warm=self.scale.warm, repeats=self.scale.repeats)
+            answer = self._run(child, spec, path, warm=self.scale.warm, repeats=self.scale.repeats)
             heap = int(child.ask("heap")["bytes"])
         return Measured(
             spec.data.rows, answer["seconds"], answer["java"], answer["workers"], heap, cpu=answer["cpu"]
@@ -154,12 +159,12 @@ class Turns:
 
     def run_once(self, child: Any, spec: Spec) -> None:
         """The work as the first thing a session does."""
-        self._run(child, spec, warm=0, repeats=1)
+        self._run(child, spec, str(spec.path), warm=0, repeats=1)
 
-    def _run(self, child: Any, spec: Spec, *, warm: int, repeats: int) -> dict[str, Any]:
+    def _run(self, child: Any, spec: Spec, path: str, *, warm: int, repeats: int) -> dict[str, Any]:
         below = self.session.directory / "written"
         below.mkdir(exist_ok=True)
-        arguments = {"source": spec.source, "path": str(spec.path)}
+        arguments = {"source": spec.source, "path": path}
         answer: dict[str, Any] = child.ask(
             "run", work=spec.work, arguments=arguments, below=str(below), warm=warm, repeats=repeats
         )

@@ -31,6 +31,14 @@ def frame(spark: SparkSession, source: str, path: str, schema: str | None = None
 
         spark.dataSource.register(TupleSource)
         return spark.read.format("tuples").load(path)
+    if source == "loop":
+        from penstock.bench.spark.loopsource import LoopSource
+
+        spark.dataSource.register(LoopSource)
+        return spark.read.format("loop").load(path)
+    if source == "live":
+        live = spark.read.format("rocketmq").option("namesrv", path)
+        return (live.schema(schema) if schema else live).load()
     if source == "parquet":
         rows = spark.read.parquet(path)
         return rows.select(*[part.split()[0] for part in schema.split(", ")]) if schema else rows
@@ -118,8 +126,8 @@ def stream(spark: SparkSession, *, source: str, path: str, target: str, **_: Any
     if source == "parquet":
         frame_ = spark.readStream.schema(spark.read.parquet(path).schema).parquet(path)
     else:
-        options = {"startingOffsets": "earliest"}
-        frame_ = spark.readStream.format("rocketmq").options(**options).load(path)
+        options = {"startingOffsets": "earliest", "namesrv" if source == "live" else "path": path}
+        frame_ = spark.readStream.format("rocketmq").options(**options).load()
     query = (
         frame_.writeStream.format("noop")
         .option("checkpointLocation", target)

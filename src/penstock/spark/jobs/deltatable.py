@@ -9,8 +9,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from penstock.errors import SparkUnavailable
-from penstock.spark.bounds import QueueRange
 from penstock.spark.location import Location
+from penstock.spark.ranges import QueueRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,15 +13,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import DataLost, StoreError, UsageError
-from penstock.spark.bounds import QueueRange, StoreBounds
 from penstock.spark.jobs.deltatable import append, check_delta, check_session
+from penstock.spark.jobs.exported import Exported, exported
 from penstock.spark.jobs.exportfiles import ROWS_SCHEMA, ExportPart, export_part, run_name, total_rows
 from penstock.spark.jobs.exportstate import STATE, ExportedFile, ExportState, Manifest
 from penstock.spark.jobs.job import Progress, run_splits
 from penstock.spark.location import parse_location
-from penstock.spark.options import ReadOptions
+from penstock.spark.options import BROKERS, ReadOptions
 from penstock.spark.places import open_places
-from penstock.spark.planning import plan_queues
+from penstock.spark.ranges import QueueRange
 from penstock.spark.schema import NAMES
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def export(
     progress: Progress | None = None,
     **options: Any,
 ) -> ExportResult:
-    """Export a store into a folder, local or behind a URI that every worker can write.
+    """Export a store, or what brokers have (``namesrv://host:port``), into a folder, local or behind a URI
+    that every worker can write.
 
     Without bounds it goes on where the last run into ``target`` ended, queue by queue. With ``since`` /
     ``until`` (as ``startingTimestamp``), with ``startingOffsets`` and the like among ``options``, or with
@@ -90,16 +91,13 @@ def export(
     state = ExportState(where)
     resumed = False if dry_run else state.finish_journal()
     before = state.load()
-    places = open_places(read.path)
-    if len(places) != 1:
-        raise UsageError(f"the path names {len(places)} stores", hint="export one store at a time")
+    bounds = exported(read)
     if before.generation == 0 and state.has_foreign_files:
         raise UsageError(f"{where} is not empty and no export", hint="name a new folder")
-    if before.generation and (before.source, before.format) != (places[0].uri, format):
+    if before.generation and (before.source, before.format) != (bounds.uri, format):
         raise UsageError(
             f"{where} has an export of {before.source} as {before.format}", hint="name another folder"
         )
-    bounds = StoreBounds(places[0])
     try:
         bounded = full or _has_bounds(read)
         ranges = bounds.resolve(read)
@@ -113,7 +111,7 @@ def export(
         staging = f"{STATE}/staging/{run}"
         state.check_writable(run)
         state.sweep_old((datetime.now(UTC) - timedelta(days=1)).strftime("%Y%m%d"))
-        splits = plan_queues(bounds, read, ranges)
+        splits = bounds.plan(read, ranges)
         parts = [
             ExportPart(number, run, where, staging, names, compression, split, read)
             for number, split in enumerate(splits)
@@ -140,7 +138,7 @@ def export(
             made = [(row["staged"], _file(row)) for row in found]
             new = [file for _, file in made if _number(file.path) < len(splits)]
             _check_rows(bounds, ranges, new)
-            after = _after(before, places[0].uri, format, ranges, replaced, [file for _, file in made])
+            after = _after(before, bounds.uri, format, ranges, replaced, [file for _, file in made])
             if format == "delta":
                 append(spark, where, ranges, [f"{where.path}/{staged}" for staged, _ in made])
                 state.publish(before, after, staging, [], [])
@@ -168,7 +166,8 @@ def export(
 def check_export(path: str, format: str, compression: str) -> None:
     """What can be said without Spark: raises as ``export`` would."""
     _check(format, compression)
-    open_places(path)
+    if not path.startswith(BROKERS):
+        open_places(path)
 
 
 def _check(format: str, compression: str) -> None:
@@ -230,7 +229,7 @@ def _has_bounds(options: ReadOptions) -> bool:
 
 
 def _new_ranges(
-    bounds: StoreBounds, before: Manifest, ranges: Iterable[QueueRange], fail_on_data_loss: bool
+    bounds: Exported, before: Manifest, ranges: Iterable[QueueRange], fail_on_data_loss: bool
 ) -> tuple[list[QueueRange], list[tuple[str, int, int, int]]]:
     """What came since the last run; and what was removed from the store before it was exported."""
     earliest, latest = bounds.earliest(), bounds.latest()
@@ -241,7 +240,7 @@ def _new_ranges(
         if done is not None and done > latest[key]:
             raise StoreError(
                 f"queue {part.queue_id} of {part.topic} ends at {latest[key]}, but {done} were exported",
-                file=bounds.place.uri,
+                file=bounds.uri,
                 hint="this is another store, or it was cut back: name another folder, or export with --full",
             )
         if done is not None and done < earliest[key]:
@@ -253,7 +252,7 @@ def _new_ranges(
         raise DataLost(
             "messages were removed from the store before they were exported",
             lost,
-            file=bounds.place.uri,
+            file=bounds.uri,
             hint="--allow-loss goes on with what is there",
         )
     return new, lost
@@ -288,7 +287,7 @@ def _number(path: str) -> int:
     return int(path.rpartition("/")[2].removesuffix(".parquet").split("-")[-2])
 
 
-def _expected_rows(bounds: StoreBounds, part: QueueRange) -> int:
+def _expected_rows(bounds: Exported, part: QueueRange) -> int:
     """Messages that the queue's units promise. A unit of a batch counts up to the next one."""
     rows = 0
     previous: tuple[int, int] | None = None
@@ -301,7 +300,7 @@ def _expected_rows(bounds: StoreBounds, part: QueueRange) -> int:
     return rows
 
 
-def _check_rows(bounds: StoreBounds, ranges: list[QueueRange], files: list[ExportedFile]) -> None:
+def _check_rows(bounds: Exported, ranges: list[QueueRange], files: list[ExportedFile]) -> None:
     """Every queue has exactly the rows of its range, and ends where it ends."""
     totals = total_rows(files)
     for part in ranges:
@@ -313,6 +312,6 @@ def _check_rows(bounds: StoreBounds, ranges: list[QueueRange], files: list[Expor
             raise StoreError(
                 f"queue {part.queue_id} of {part.topic} has {expected} messages from {part.start} to"
                 f" {part.end}, but {rows} were read",
-                file=bounds.place.uri,
+                file=bounds.uri,
                 hint="run `penstock spark verify`; nothing was changed in the target",
             )

@@ -12,15 +12,17 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from penstock.errors import StoreError
-from penstock.spark.batches import record_batches
+from penstock.spark.body import split_batches
 from penstock.spark.jobs.exportstate import ExportedFile, QueueSpan, make_folder
 from penstock.spark.location import Location, open_filesystem
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import Split
+
+if TYPE_CHECKING:
+    from penstock.spark.body import AnySplit
 
 log = logging.getLogger("penstock.spark")
 
@@ -54,7 +56,7 @@ class ExportPart:
     staging: str
     columns: tuple[str, ...]
     compression: str
-    split: Split | None = None
+    split: AnySplit | None = None
     options: ReadOptions = field(default_factory=ReadOptions)
     kept: ExportedFile | None = None
     replaced: tuple[tuple[int, int, int], ...] = ()
@@ -66,7 +68,7 @@ def export_part(part: ExportPart) -> Iterator[tuple[Any, ...]]:
     writer = PartitionedWriter(part)
     try:
         if part.split is not None:
-            for batch in record_batches(part.split, part.columns, part.options):
+            for batch in split_batches(part.split, part.columns, part.options):
                 writer.add(batch)
         elif part.kept is not None:
             _keep_rest(part, part.kept, writer)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.errors import CorruptFile, StoreError
-from penstock.spark.bounds import QueueRange
 from penstock.spark.location import Location, hint_for, open_filesystem
+from penstock.spark.ranges import QueueRange
 
 STATE = "_penstock"
 VERSION = 1

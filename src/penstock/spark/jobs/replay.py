@@ -41,7 +41,9 @@ from penstock.message.properties import (
 )
 from penstock.spark.jobs.importing import write_counted
 from penstock.spark.jobs.job import Progress, told_errors
+from penstock.spark.options import BROKERS
 from penstock.spark.publishing import settle
+from penstock.spark.sql import topics_of
 from penstock.spark.writeoptions import check_topic, local_path
 from penstock.store.readonly import ReadOnlyStore
 from penstock.store.retry import dead_letter_topic
@@ -128,6 +130,7 @@ def replay(
     sleep: Callable[[float], None] = time.sleep,
 ) -> ReplayResult:
     """Write messages again, to the topic ``to`` of the store ``target`` (the same store if it is not given).
+    Both may be brokers: ``namesrv://host:port``.
 
     Chosen are ``topics``, or the ``dead_letters`` of a group, which without ``to`` go back to the topics they
     came from; among them those stored in [since, until), with these tags or keys, and for which the SQL
@@ -136,9 +139,9 @@ def replay(
     """
     began = clock()
     source_topics = _source_topics(topics, dead_letters)
-    store = local_path(os.fspath(target) if target is not None else os.fspath(path))
+    store = _target(target if target is not None else path)
     _check(path, store, source_topics, dead_letters, to, rate)
-    if not dry_run and Path(store).is_dir():
+    if not dry_run and not store.startswith(BROKERS) and Path(store).is_dir():
         settle(store)  # what a killed replay wrote must be whole, or gone, before it is compared with
     with told_errors():
         chosen = _chosen(spark, path, source_topics, since, until, tags, keys, where)
@@ -170,6 +173,12 @@ def replay(
     )
 
 
+def _target(place: str | os.PathLike[str]) -> str:
+    """A directory, or brokers."""
+    text = os.fspath(place)
+    return text if text.startswith(BROKERS) else local_path(text)
+
+
 def _source_topics(topics: str | Iterable[str] | None, group: str | None) -> list[str]:
     if (topics is None) == (group is None):
         raise UsageError("what is to be replayed?", hint="give topics, or the group whose dead letters")
@@ -190,7 +199,7 @@ def _check(
         check_topic(to)
     elif group is None:
         raise UsageError("where to?", hint="name the topic that the copies go to")
-    if to in topics and local_path(os.fspath(path)) == target:
+    if to in topics and _target(path) == target:
         raise UsageError(
             f"the copies would go to {to}, where they come from", hint="name another topic or store"
         )
@@ -255,10 +264,13 @@ def _missing(spark: SparkSession, copies: DataFrame, target: str, name: str) -> 
 
     from penstock.spark.frames import read
 
-    if not is_store(DiskStorage(), target):
+    if target.startswith(BROKERS):
+        known = set(topics_of(target))
+    elif is_store(DiskStorage(), target):
+        with ReadOnlyStore(target) as store:
+            known = set(store.topics())
+    else:
         return copies
-    with ReadOnlyStore(target) as store:
-        known = set(store.topics())
     topics = [row.topic for row in copies.select("topic").distinct().collect() if row.topic in known]
     if not topics:
         return copies
