@@ -157,6 +157,8 @@ class ClientInstance:
             task = asyncio.get_running_loop().create_task(self._take_route(topic, work))
             self._asking[topic] = task
             task.add_done_callback(lambda _: self._asking.pop(topic, None))
+            # Whoever asked may have given up: then nobody else looks at how it ended.
+            task.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
