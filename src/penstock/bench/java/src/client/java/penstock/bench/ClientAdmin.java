@@ -33,7 +33,7 @@ final class ClientAdmin {
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         try {
-            MQAdminStartup.main0(arguments, null);
+            MQAdminStartup.main0(arguments, ClientIdentity.hook(command));
         } finally {
             System.setOut(before);
             System.setErr(errorsBefore);
@@ -58,11 +58,11 @@ final class ClientAdmin {
     }
 
     private static JsonObject create(JsonObject command, List<String> topics, boolean fill) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(ClientIdentity.hook(command));
         admin.setNamesrvAddr(command.get("namesrv").getAsString());
         admin.setInstanceName("admin-" + System.nanoTime());
         admin.start();
-        DefaultMQProducer producer = new DefaultMQProducer("create");
+        DefaultMQProducer producer = new DefaultMQProducer("create", ClientIdentity.hook(command));
         producer.setNamesrvAddr(command.get("namesrv").getAsString());
         producer.setInstanceName("create-" + System.nanoTime());
         producer.start();

@@ -13,6 +13,8 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
+import org.apache.rocketmq.client.impl.consumer.RebalanceImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -28,6 +30,23 @@ final class ClientConsumers {
         DefaultMQProducer replies;
         final List<JsonObject> seen = new ArrayList<>();
         int failures;
+        int sleeps;
+        long sleepMillis;
+
+        /** The first so many calls of the listener take their time, whatever becomes of their messages meanwhile. */
+        void dawdle() {
+            synchronized (this) {
+                if (sleeps <= 0) {
+                    return;
+                }
+                sleeps--;
+            }
+            try {
+                Thread.sleep(sleepMillis);
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+            }
+        }
 
         synchronized boolean take(List<MessageExt> messages) {
             for (MessageExt message : messages) {
@@ -55,9 +74,12 @@ final class ClientConsumers {
 
     private JsonObject start(JsonObject command) throws Exception {
         Running running = new Running();
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(command.get("group").getAsString());
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(command.get("group").getAsString(),
+            ClientIdentity.hook(command), new AllocateMessageQueueAveragely());
         running.consumer = consumer;
         running.failures = (int) Lines.number(command, "failures", 0);
+        running.sleeps = (int) Lines.number(command, "sleeps", 0);
+        running.sleepMillis = Lines.number(command, "sleep_ms", 0);
         consumer.setNamesrvAddr(command.get("namesrv").getAsString());
         consumer.setInstanceName(command.get("name").getAsString());
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(
@@ -67,6 +89,9 @@ final class ClientConsumers {
         }
         if (command.has("suspend_ms")) {
             consumer.setSuspendCurrentQueueTimeMillis(command.get("suspend_ms").getAsLong());
+        }
+        if (Lines.flag(command, "pop")) {
+            pop(consumer, Lines.number(command, "invisible_ms", 60_000));
         }
         if (Lines.flag(command, "broadcast")) {
             broadcast(consumer);
@@ -91,6 +116,7 @@ final class ClientConsumers {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 context.setDelayLevelWhenNextConsume((int) delayLevel);
                 boolean taken = running.take(messages);
+                running.dawdle();
                 if (taken && running.replies != null) {
                     reply(running.replies, messages);
                 }
@@ -121,6 +147,18 @@ final class ClientConsumers {
                 error.printStackTrace();
             }
         }
+    }
+
+    /** The broker says who consumes what, and how; 4.9 knows nothing of it. */
+    static void pop(DefaultMQPushConsumer consumer, long invisibleMillis) throws Exception {
+        DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+        DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class).invoke(consumer, invisibleMillis);
+    }
+
+    /** Whether a consumer was told what to pop. */
+    static boolean pops(DefaultMQPushConsumer consumer) throws Exception {
+        RebalanceImpl rebalance = consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl();
+        return !((Map<?, ?>) RebalanceImpl.class.getMethod("getPopProcessQueueTable").invoke(rebalance)).isEmpty();
     }
 
     /** The enumeration moved to another package between 4.9 and 5. */

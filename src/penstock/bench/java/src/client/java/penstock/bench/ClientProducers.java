@@ -37,6 +37,7 @@ final class ClientProducers {
         commands.put("checks", this::checks);
         commands.put("request", this::request);
         commands.put("find", this::find);
+        commands.put("recall", this::recall);
     }
 
     private JsonObject start(JsonObject command) throws Exception {
@@ -44,11 +45,12 @@ final class ClientProducers {
         boolean traced = Lines.flag(command, "trace");
         DefaultMQProducer producer;
         if (Lines.flag(command, "transactional")) {
-            TransactionMQProducer transactional = new TransactionMQProducer(group);
+            TransactionMQProducer transactional = new TransactionMQProducer(
+                group, ClientIdentity.hook(command));
             transactional.setTransactionListener(new Verdicts());
             producer = transactional;
         } else {
-            producer = new DefaultMQProducer(group, null, traced, null);
+            producer = new DefaultMQProducer(group, ClientIdentity.hook(command), traced, null);
         }
         producer.setNamesrvAddr(command.get("namesrv").getAsString());
         producer.setInstanceName(command.get("name").getAsString());
@@ -201,6 +203,17 @@ final class ClientProducers {
                 .request(message, Lines.number(command, "timeout_ms", 10_000));
             JsonObject answer = new JsonObject();
             answer.addProperty("reply", new String(reply.getBody()));
+            return answer;
+        } catch (Exception error) {
+            return failure(error);
+        }
+    }
+
+    private JsonObject recall(JsonObject command) {
+        try {
+            JsonObject answer = new JsonObject();
+            answer.addProperty("message_id", ClientTimers.recall(ClientDriver.named(producers, command),
+                command.get("topic").getAsString(), command.get("handle").getAsString()));
             return answer;
         } catch (Exception error) {
             return failure(error);
