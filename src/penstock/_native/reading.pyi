@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
+from penstock._native.filtering import Program
 from penstock._native.mapping import Mapping
 from penstock._native.queue import Queue
 from penstock._native.stored import Slab, StoredMessage
@@ -72,7 +73,14 @@ class UnitReader:
     disk_count: int
     log_file_size: int
     def get(
-        self, queue: Queue, units: Slab | None, log: LogView, offset: int, max_messages: int, max_bytes: int
+        self,
+        queue: Queue,
+        units: Slab | None,
+        log: LogView,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        program: Program | None = None,
     ) -> GetResult | None: ...
     def read(
         self,
@@ -91,6 +99,8 @@ class UnitReader:
         max_physical: int,
         codes: list[int] | None,
         resolve: Callable[[int], int | None] | None,
+        program: Program | None = None,
+        admit: Callable[[int, int], bool] | None = None,
     ) -> GetResult: ...
 
 def matching(

@@ -9,6 +9,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp
 
 from penstock._native.endian cimport get16, get32, get64
+from penstock._native.filtering cimport Program
 from penstock._native.mapping cimport FileState, Mapping, load_position, read_position
 from penstock._native.queue cimport Queue
 from penstock._native.record cimport REC_OK, Properties, Record, Span, parse_record, scan_properties
@@ -30,6 +31,8 @@ cdef enum:
     MAX_CODES = 64
     BLANK_SIZE = 0x7FFFFFFF
     AHEAD = 12
+    # Steps of a filter in one get, a few tens of milliseconds: the scan ends there and the next get goes on.
+    MAX_WORK = 1000000
 
 cdef int64_t EXT_ADDRESS = -2147483649
 
@@ -255,8 +258,11 @@ cdef class UnitReader:
     cdef public int64_t disk_count
     cdef public int64_t log_file_size
 
-    def get(self, Queue queue not None, Slab units, LogView log not None, int64_t offset, int64_t max_messages, int64_t max_bytes):
-        """A get without a filter from a simple queue: conditions in the order of spec 14.1, then the loop.
+    def get(
+        self, Queue queue not None, Slab units, LogView log not None, int64_t offset, int64_t max_messages, int64_t max_bytes,
+        Program program=None,
+    ):
+        """A get without tags from a simple queue: conditions in the order of spec 14.1, then the loop.
 
         None when `units` is not the file that holds `offset`: the caller has to fetch that first.
         """
@@ -276,28 +282,29 @@ cdef class UnitReader:
         end = min(end - file_from, queue.state.file_size)
         return self.walk_units(
             units, offset * SIMPLE_UNIT - file_from, end, SIMPLE_UNIT, log, None, offset, offset, low, high, max_messages, max_bytes,
-            log.end_offset(), None, None,
+            log.end_offset(), None, None, program, None,
         )
 
     def read(
         self, Slab units not None, int64_t begin, int64_t end, int unit_size, LogView log, object fetch, int64_t first_offset,
         int64_t offset, int64_t min_offset, int64_t max_offset, int64_t max_messages, int64_t max_bytes, int64_t max_physical,
-        object codes, object resolve,
+        object codes, object resolve, Program program=None, object admit=None,
     ):
         """Messages of the units in [begin, end) of `units`, the first of which has queue offset `first_offset`.
 
         Records come from `log`, or without one from `fetch(offset, size) -> (Slab, position) | None`. `codes`: accepted
         tag hashes, None for all. `resolve`: turns an extension address into a tags code, None if it is lost.
+        `program`: a filter by properties; `admit` tells of a place and an extension address whether it may be true there.
         """
         return self.walk_units(
             units, begin, end, unit_size, log, fetch, first_offset, offset, min_offset, max_offset, max_messages, max_bytes,
-            max_physical, codes, resolve,
+            max_physical, codes, resolve, program, admit,
         )
 
     cdef GetResult walk_units(
         self, Slab units, int64_t begin, int64_t end, int unit_size, LogView log, object fetch, int64_t first_offset,
         int64_t offset, int64_t min_offset, int64_t max_offset, int64_t max_messages, int64_t max_bytes, int64_t max_physical,
-        object codes, object resolve,
+        object codes, object resolve, Program program, object admit,
     ):
         cdef GetResult result = GetResult.__new__(GetResult, NO_MATCHED_MESSAGE, offset, min_offset, max_offset)
         cdef const uint8_t* u
@@ -325,8 +332,12 @@ cdef class UnitReader:
                 accepted[code_count] = code
                 code_count += 1
         max_bytes = max(100, min(max_bytes, 128 << 20))
+        if program is not None:
+            program.work = 0
         for i in range(n):
             if result.next_begin_offset >= max_offset:
+                break
+            if program is not None and program.work > MAX_WORK:
                 break
             u = units.base + begin + i * unit_size
             physical = get64(u)
@@ -367,6 +378,8 @@ cdef class UnitReader:
                         break
                 if not matches:
                     continue
+            elif admit is not None and tags <= EXT_ADDRESS and not admit(physical, tags):
+                continue
             p = NULL
             if size > 0 and size != BLANK_SIZE:
                 if log is not None:
@@ -406,6 +419,8 @@ cdef class UnitReader:
                 # With the head of the log all units of that file are gone. A blank or a damaged unit tells nothing of others.
                 if size != BLANK_SIZE and log is not None and 0 <= physical < log.first:
                     skip_before = physical - physical % self.log_file_size + self.log_file_size
+                continue
+            if program is not None and not program.wants(p + record.properties_at, record.properties_length):
                 continue
             result.add(slab, position, size, queue_offset)
             result.message_count += batch

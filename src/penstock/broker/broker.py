@@ -21,6 +21,7 @@ from penstock.broker.clients import Clients
 from penstock.broker.consumers import Consumers
 from penstock.broker.deletedtopics import DeletedTopics
 from penstock.broker.dispatching import Dispatching
+from penstock.broker.filterdata import ConsumerFilters, consumer_filters
 from penstock.broker.groups import Groups
 from penstock.broker.holding import Holding
 from penstock.broker.housekeeping import Housekeeping
@@ -78,6 +79,7 @@ class Broker:
     dispatching: Dispatching
     acks: Acknowledgements
     sending: Sending
+    filters: ConsumerFilters
     pulling: Pulling
     popping: Popping
     transactions: Transactions
@@ -195,9 +197,7 @@ class Broker:
         self.now = loop.time
         self.topics = Topics(config, self.clock)
         light = store.config.enable_lmq
-        self.groups = Groups(
-            auto_create=config.auto_create_subscription_group, clock=self.clock, light=light
-        )
+        self.groups = Groups(auto_create=config.auto_create_subscription_group, clock=self.clock, light=light)
         self._follow("topics.json", self.topics)
         self._follow("subscriptionGroup.json", self.groups)
         self.deleted_topics = DeletedTopics()
@@ -213,6 +213,8 @@ class Broker:
         self.consumers = Consumers(loop.time, self.clients.notify)
         self.producers = Producers(loop.time)
         self.locks = QueueLocks(config.rebalance_lock_max_live_time_ms / 1000, loop.time)
+        self.filters = consumer_filters(self)
+        self._follow("consumerFilter.json", self.filters)
         self.pulling = Pulling(self)
         self.dispatching = Dispatching(store, on_arrival=self._arrived)
         self.holding = Holding(store, loop.time, self.pulling.run_again, self.dispatching.wait_for_messages)

@@ -9,8 +9,8 @@ import msgspec
 from penstock.broker.consumers import CLUSTERING, ConsumerGroup
 from penstock.broker.header import word
 from penstock.broker.locks import QueueName
-from penstock.broker.subscription import TAG, Subscription, subscription
-from penstock.errors import RequestRefused
+from penstock.broker.subscription import TAG, Subscription, no_filters, subscription
+from penstock.errors import InvalidFilter, RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
 from penstock.store.retry import retry_topic
 
@@ -146,11 +146,17 @@ class Clients:
         return request.answer(0, body=_encode({"consumerIdList": group.client_ids}))
 
     def check_config(self, connection: Connection, request: Command) -> Command:
-        data = read_client_config(request)
-        kind = data.subscriptionData.expressionType if data.subscriptionData is not None else None
-        if kind not in (None, "", TAG):
-            remark = f"The broker does not support consumer to filter message by {kind}"
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        """Whether a subscription would be served; Java asks for those that are not by tags."""
+        data = read_client_config(request).subscriptionData
+        if data is None or data.expressionType in (None, "", TAG):
+            return request.answer(0)
+        wanted = subscription(data.topic, data.subString, data.expressionType)
+        if not self._broker.config.enable_property_filter:
+            raise no_filters(wanted.expression_type)
+        try:
+            _ = wanted.filter
+        except InvalidFilter as error:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         return request.answer(0)
 
     def lock(self, connection: Connection, request: Command) -> Command:

@@ -92,6 +92,8 @@ class Holding:
 
     def _matches(self, pull: HeldPull, end: int) -> bool:
         """Whether one of the new messages may be wanted. Those looked at are not looked at again."""
+        if not pull.subscription.is_tag:
+            return self._filter_matches(pull, end)
         if pull.subscription.codes is None or end - pull.seen > LOOK_AHEAD:
             return True
         while pull.seen < end:
@@ -100,6 +102,17 @@ class Holding:
             if unit is None or not -(2**31) <= unit[2] < 2**31 or pull.subscription.takes(unit[2]):
                 return True
             pull.seen += 1
+        return False
+
+    def _filter_matches(self, pull: HeldPull, end: int) -> bool:
+        if end - pull.seen > LOOK_AHEAD:
+            return True
+        program = pull.subscription.filter.program
+        while pull.seen < end:
+            found = self._store.get_filtered(*pull.key, pull.seen, 1, program)
+            if found.status != "NO_MATCHED_MESSAGE" or found.next_begin_offset <= pull.seen:
+                return True
+            pull.seen = found.next_begin_offset
         return False
 
     def sweep(self, *, skipped: bool) -> None:

@@ -45,6 +45,7 @@ class Housekeeping:
         if ticks % CLIENTS_EVERY == 0:
             self.drop_silent_clients()
             broker.locks.sweep()
+            broker.filters.refresh(broker.consumers)
 
     def drop_silent_clients(self) -> None:
         """Close the connections of clients that sent no heartbeat for too long."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock._native.wireout import pull_answer
@@ -12,9 +13,9 @@ from penstock.broker.groups import GroupConfig
 from penstock.broker.holding import HeldPull
 from penstock.broker.names import FAQ
 from penstock.broker.pullheader import PullHeader, pull_header
-from penstock.broker.subscription import Subscription, subscription
+from penstock.broker.subscription import TAG, Subscription, no_filters, subscription
 from penstock.broker.topics import PERM_READ, TopicConfig
-from penstock.errors import RequestRefused
+from penstock.errors import InvalidFilter, RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
 from penstock.store.coldread import Place
 
@@ -42,6 +43,10 @@ _CODES = {
 }
 JOIN_BYTES = 65_536
 """Up to so many bytes one copy costs less than handing out the pieces."""
+PARSE_FAILED = "parse the consumer's subscription failed"
+NO_FILTER_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+MAX_SCANNED = 800
+"""So many messages a pull with a filter may look at."""
 MAX_HOLD_MS = 3_600_000
 MAX_TAGS = 64
 """So many tags the store compares; a pull with more is given everything, its client looks at the tags."""
@@ -111,10 +116,11 @@ class Pulling:
         reset = broker.resets.take(group_name, topic_name, queue_id) if broker.resets else None
         if reset is not None:
             return self._moved(request, topic, group, queue_id, reset)
-        if not fetched and (places := self._cold.missing(topic_name, queue_id, offset, header.count)):
+        count = header.count if wanted.is_tag else MAX_SCANNED
+        if not fetched and (places := self._cold.missing(topic_name, queue_id, offset, count)):
             broker.spawn(self._fetch_and_pull(connection, request, header, places, may_hold))
             return None
-        result = self.read(topic_name, queue_id, offset, header.count, wanted)
+        result = self.read(topic_name, queue_id, offset, header.count, wanted, group_name)
         status = result.status
         code = _CODES[status]
         if code == NOT_FOUND and offset != 0 and status == "NO_MESSAGE_IN_QUEUE":
@@ -200,11 +206,12 @@ class Pulling:
             words = (topic, header.subscription, header.expression_type)
             known = self._subscriptions.get(words)
             if known is None:
-                if len(self._subscriptions) >= 10_000:
+                # A filter may take half a megabyte; tags are a few words.
+                if len(self._subscriptions) >= (10_000 if header.expression_type in (None, "", TAG) else 200):
                     self._subscriptions.clear()
                 known = self._subscriptions[words] = subscription(*words)
             if not known.is_tag:
-                self._refuse_filter(known)
+                self._check_filter(known, ResponseCode.SUBSCRIPTION_PARSE_FAILED, PARSE_FAILED)
             return known
         consumers = self._broker.consumers.find(group.name)
         if consumers is None:
@@ -229,18 +236,33 @@ class Pulling:
         # An older version than the pull's is served all the same: RocketMQ answers 25 there, and a client
         # whose heartbeat was skipped then gets nothing for up to 30 seconds (protocol 5.2).
         if not registered.is_tag:
-            self._refuse_filter(registered)
+            self._check_filter(registered, ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER_DATA)
+            self._broker.filters.register(group.name, registered)
         return registered
 
-    def _refuse_filter(self, wanted: Subscription) -> None:
-        kind = wanted.expression_type
-        remark = f"The broker does not support consumer to filter message by {kind}"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+    def _check_filter(self, wanted: Subscription, code: int, remark: str) -> None:
+        """Refuse an expression that is no filter, and every one when filters are switched off."""
+        try:
+            _ = wanted.filter
+        except InvalidFilter as error:
+            raise RequestRefused(code, f"{remark} {error}") from None
+        if not self._broker.config.enable_property_filter:
+            raise no_filters(wanted.expression_type)
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def read(self, topic: str, queue_id: int, offset: int, count: int, wanted: Subscription) -> GetResult:
-        """Messages from a place on that a consumer may want."""
+    def read(
+        self, topic: str, queue_id: int, offset: int, count: int, wanted: Subscription, group: str = ""
+    ) -> GetResult:
+        """Messages from a place on that a consumer may want, by a subscription that was checked."""
+        if not wanted.is_tag:
+            program = wanted.filter.program
+            if self._store.config.enable_consume_queue_ext:
+                data = self._broker.filters.find(topic, group)
+                if data is not None and data.subscription is wanted:
+                    admit = partial(self._broker.filters.may_match, data)
+                    return self._store.get_filtered(topic, queue_id, offset, count, program, admit)
+            return self._store.get_filtered(topic, queue_id, offset, count, program)
         codes = wanted.codes
         if codes is None or len(codes) > MAX_TAGS:
             return self._store.get(topic, queue_id, offset, count)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from penstock.client.allocation import allocate_averagely
 from penstock.client.errors import BrokerError, RouteNotFound
+from penstock.client.filtercheck import check_filters
 from penstock.client.groupanswers import answers
 from penstock.client.instance import ClientInstance
 from penstock.client.offsets import BrokerOffsets, FileOffsets, Offsets
@@ -99,8 +100,16 @@ class GroupMember(Generic[M]):
     # -- life ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Join the group. Messages come as soon as the first queues are ours."""
+        """Join the group. Messages come as soon as the first queues are ours.
+
+        Raises what a broker says against an SQL filter; the consumer is closed then.
+        """
         await self.instance.start(self)
+        try:
+            await check_filters(self.instance, self.group, self.subscriptions.values())
+        except PenstockError:
+            await self.instance.close()
+            raise
         settings = self.settings
         self._rebalance = Periodic("rebalance", settings.rebalance_interval, self._balance)
         self._periodic = [
@@ -157,9 +166,11 @@ class GroupMember(Generic[M]):
         if reason := validate_topic(topic):
             raise UsageError(reason)
         given = Subscription(topic, tags) if sql is None else Subscription(topic, sql, "SQL92")
-        self.subscriptions[topic] = given
         if self.instance.started:
             self.instance.require_open()
+            await check_filters(self.instance, self.group, [given])
+        self.subscriptions[topic] = given
+        if self.instance.started:
             await self.instance.heartbeat()
             self.rebalance_soon()
 

@@ -72,7 +72,12 @@ class BrokerConfig:
     lite_pull_message_enable: bool = _setting(True)
     long_polling_enable: bool = _setting(True)
     short_polling_time_ms: int = _setting(1000, 1, _DAY_MS)
-    enable_property_filter: bool = _setting(False)
+    # RocketMQ refuses SQL filters until told otherwise; here they work.
+    enable_property_filter: bool = _setting(True)
+    enable_calc_filter_bit_map: bool = _setting(False)
+    expect_consumer_num_use_filter: int = _setting(32, 1, 65_536)
+    max_error_rate_of_bloom_filter: int = _setting(20, 1, 99)
+    filter_data_clean_time_span_ms: int = _setting(_DAY_MS, 1, 365 * _DAY_MS)
     # Ours alone: requests that wait for a message cost memory; one more than this is answered at once.
     max_held_pulls: int = _setting(200_000, 1)
 
@@ -228,6 +233,10 @@ BROKER_ALIASES: dict[str, str] = {
     "longPollingEnable": "long_polling_enable",
     "shortPollingTimeMills": "short_polling_time_ms",
     "enablePropertyFilter": "enable_property_filter",
+    "enableCalcFilterBitMap": "enable_calc_filter_bit_map",
+    "expectConsumerNumUseFilter": "expect_consumer_num_use_filter",
+    "maxErrorRateOfBloomFilter": "max_error_rate_of_bloom_filter",
+    "filterDataCleanTimeSpan": "filter_data_clean_time_span_ms",
     "channelExpiredTimeout": "channel_expired_timeout_ms",
     "tls.server.mode": "tls_server_mode",
     "tls.server.certPath": "tls_server_cert_path",

@@ -51,6 +51,8 @@ def parse(text: str) -> Expression:
     """The condition that a text is. InvalidFilter when it is none, or too large."""
     if len(text) > MAX_LENGTH:
         raise InvalidFilter(f"{len(text)} characters, at most {MAX_LENGTH} are taken")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidFilter("half a character, which no UTF-8 holds")
     return _Parser(text).whole()
 
 

@@ -17,6 +17,8 @@ HOT_BYTES = 64 << 20
 """What was written so recently is in memory."""
 CHUNK = 1 << 20
 """A fetch reads so much at once: whoever reads old messages mostly goes on."""
+MOST_BYTES = 8 << 20
+"""Behind so much no record is looked after: a get ends long before, unless a filter passes over all of it."""
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -52,10 +54,12 @@ class ColdReads:
         if queue is None or first is None or first.physical_offset >= hot:
             return []
         places: list[Place] = []
-        for number in range(max(1, min(count, 32))):
+        size = 0
+        for number in range(max(1, count)):
             unit = first if number == 0 else queue.unit(offset + number)
-            if unit is None:
+            if unit is None or size > MOST_BYTES:
                 break
+            size += unit.size
             place = self._place(unit.physical_offset, unit.size)
             if place is not None and not self._is_cached(place):
                 places.append(place)

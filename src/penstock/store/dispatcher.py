@@ -20,7 +20,7 @@ from penstock.store.commitlog import CommitLog
 from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.indexservice import IndexService
 from penstock.store.queuetable import QueueTable, storable_queue
-from penstock.store.specialdispatch import SpecialDispatch
+from penstock.store.specialdispatch import FilterBitmap, SpecialDispatch
 
 log = logging.getLogger("penstock.store")
 
@@ -70,6 +70,10 @@ class Dispatcher:
     def position(self) -> int:
         """Offset of the next record to dispatch (RocketMQ's reputFromOffset)."""
         return self.native.position
+
+    def use_filter_bitmaps(self, make: FilterBitmap) -> None:
+        """Have ``make`` give the bitmaps of the records that are dispatched from now on."""
+        self._special.filter_bitmap = make
 
     @property
     def behind(self) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
+from penstock._native.filtering import Program
 from penstock._native.reading import GetResult, UnitReader
 from penstock._native.record import string_hash
 from penstock._native.stored import Slab
@@ -47,9 +49,12 @@ def get_messages(
     resolve: Any = None,
     fetch: Any = None,
     end: int | None = None,
+    program: Program | None = None,
+    admit: Callable[[int, int], bool] | None = None,
 ) -> GetResult:
     """Section 14.1: the conditions in their order, then the loop over units. ``view`` or ``fetch`` gives
-    the records.
+    the records; a filter is a ``program`` over their properties, and what ``admit`` says of places in the
+    log and addresses in an extension file.
     """
     low, high = queue.min_offset, queue.max_offset
     if high == 0:
@@ -81,6 +86,8 @@ def get_messages(
             last,
             codes,
             resolve,
+            program,
+            admit,
         )
     place = queue.slab_from(offset)
     if place is None:
@@ -102,4 +109,6 @@ def get_messages(
         last,
         codes,
         resolve,
+        program,
+        admit,
     )

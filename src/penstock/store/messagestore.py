@@ -15,6 +15,7 @@ from penstock.store.consumequeueunits import UNIT
 from penstock.store.flushmanager import FlushManager
 from penstock.store.recovery import RecoveryReport
 from penstock.store.schedules import Schedules
+from penstock.store.specialdispatch import FilterBitmap
 from penstock.store.stats import StoreStats
 from penstock.store.storereader import StoreReader
 from penstock.store.storewriter import StoreWriter
@@ -69,6 +70,10 @@ class MessageStore(StoreWriter, StoreReader):
         """End the dispatcher's own thread: from now on messages become readable by ``keep_up``."""
         self._check_open()
         self._dispatcher.stop()
+
+    def use_filter_bitmaps(self, make: FilterBitmap) -> None:
+        """Have ``make`` give the filter bitmaps of messages that become readable from now on."""
+        self._dispatcher.use_filter_bitmaps(make)
 
     @property
     def undispatched(self) -> int:

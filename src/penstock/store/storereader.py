@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from typing import Any
 
+from penstock._native.filtering import Program
 from penstock._native.reading import GetResult, matching
 from penstock._native.stored import StoredMessage
 from penstock.errors import StoreClosed
+from penstock.format.extunit import ExtUnit
 from penstock.message.ids import decode_message_id
 from penstock.store.coldread import ColdReads
 from penstock.store.consumequeue import ConsumeQueue
@@ -88,6 +90,44 @@ class StoreReader:
         view = self._log.view
         return get_messages(self._reader, queue, view, offset, count, list(codes), MAX_BYTES, resolve)
 
+    def get_filtered(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int,
+        program: Program,
+        admit: Callable[[int, ExtUnit], bool] | None = None,
+    ) -> GetResult:
+        """As ``get``, for messages of whose properties a filter is true.
+
+        ``admit`` is asked first, with a place in the log and what an extension file has of the message.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or self._closed:
+            self._check_open()
+            return GetResult("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        view = self._log.view
+        admitted = None
+        if admit is not None and self.config.enable_consume_queue_ext:
+            admitted = self._admission(queue, admit)
+        elif type(queue) is ConsumeQueue:
+            found = self._reader.get(queue.native, queue.slab, view, offset, count, MAX_BYTES, program)
+            if found is not None:
+                return found
+        return get_messages(
+            self._reader, queue, view, offset, count, None, MAX_BYTES, program=program, admit=admitted
+        )
+
+    def _admission(self, queue: Any, admit: Callable[[int, ExtUnit], bool]) -> Callable[[int, int], bool]:
+        ext = self._queues.extension(queue.topic, queue.queue_id)
+
+        def admitted(physical_offset: int, address: int) -> bool:
+            unit = ext.get(address)
+            return unit is None or admit(physical_offset, unit)
+
+        return admitted
+
     def _resolve(self, queue: Any, tags: str | None) -> Any:
         if tags is None or not self.config.enable_consume_queue_ext:
             return None
@@ -154,6 +194,11 @@ class StoreReader:
     def queues(self) -> list[tuple[str, int]]:
         """All queues that hold or held messages."""
         return sorted((q.topic, q.queue_id) for q in self._queues if q.max_offset > 0)
+
+    @property
+    def light_queues(self) -> int:
+        """How many light queues there are."""
+        return self._queues.light_count
 
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.queues()})

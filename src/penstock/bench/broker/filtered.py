@@ -1,0 +1,80 @@
+"""Pulls with an SQL filter beside pulls without one, from the same messages, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from penstock.bench.broker.extremes import our_broker
+from penstock.bench.broker.turns import Scale
+from penstock.bench.child import python_environment
+from penstock.bench.penstockbroker import PenstockBroker
+from penstock.bench.row import Row
+from penstock.client import Producer
+from penstock.message import Message
+
+TOPIC, QUEUES, BATCH, SIZE = "filtered", 4, 64, 1024
+ALL = "region = 'eu' AND price BETWEEN 10 AND 2000 AND name STARTSWITH 'order-'"
+HALF = "region = 'eu' AND price BETWEEN 10 AND 509 AND name STARTSWITH 'order-'"
+
+
+def filter_row(folder: Path, scale: Scale, wanted: Callable[[str], bool]) -> Iterator[Row]:
+    """Three conditions that are true of every message: the answers are the same, the work is not."""
+    if not wanted("sql"):
+        return
+    count = scale.old_bytes // 8 // SIZE // (BATCH * QUEUES) * BATCH * QUEUES
+    rates: dict[str, list[float]] = {"plain": [], "all": [], "half": [], "half_scanned": []}
+    with our_broker(folder) as broker:
+        asyncio.run(_fill(broker, count))
+        for _ in range(scale.rounds):
+            rates["plain"].append(_pull(broker, count, scale, "")["taken"])
+            rates["all"].append(_pull(broker, count, scale, ALL)["taken"])
+            half = _pull(broker, count, scale, HALF)
+            rates["half"].append(half["taken"])
+            rates["half_scanned"].append(half["scanned"])
+    middle = {name: statistics.median(values) for name, values in rates.items()}
+    yield Row(
+        "sql",
+        "pulls with an SQL filter of three conditions, all of which fit, 1 KiB",
+        "msg/s",
+        middle["all"],
+        middle["plain"],
+        0.7,
+        against="ourselves without",
+        detail={"half_fit": middle["half"], "half_fit_scanned": middle["half_scanned"]},
+    )
+
+
+async def _fill(broker: PenstockBroker, count: int) -> None:
+    body = b"x" * SIZE
+    async with Producer("bench", namesrv=broker.namesrv) as producer:
+        await producer.send(Message(TOPIC, body))
+        for queue in (await producer.queues(TOPIC))[:QUEUES]:
+            for first in range(0, count // QUEUES, BATCH):
+                messages = [
+                    Message(TOPIC, body, keys=f"k{number}", properties=_properties(number))
+                    for number in range(first, first + BATCH)
+                ]
+                await producer.send_batch(messages, queue=queue)
+
+
+def _properties(number: int) -> dict[str, str]:
+    return {
+        "region": "eu",
+        "price": str(10 + number % 1000),
+        "name": f"order-{number}",
+        "customer": f"c{number % 97}",
+    }
+
+
+def _pull(broker: PenstockBroker, count: int, scale: Scale, sql: str) -> dict[str, float]:
+    where = [broker.address, TOPIC, str(QUEUES), str(count // QUEUES), str(scale.seconds)]
+    command = [sys.executable, "-m", "penstock.bench.broker.puller", *where, *([sql] if sql else [])]
+    done = subprocess.run(command, env=python_environment(), capture_output=True, check=True)
+    rates: dict[str, float] = json.loads(done.stdout)
+    return rates
