@@ -87,16 +87,15 @@ def broker(
         Literal["rocketmq", "none"],
         typer.Option(help="Compare with RocketMQ's broker (needs Java 17 and Maven), or with nothing."),
     ] = "none",
-    quick: Annotated[bool, typer.Option(help="Tiny loads, one round: shows that it runs.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Turns of each side; the median counts.")] = None,
-    rows: Annotated[
-        list[str] | None, typer.Option(help="Only rows whose key fits, e.g. 'sync-*'. Can be repeated.")
-    ] = None,
-    directory: Annotated[
-        Path | None, typer.Option("--dir", help="Where to work; decides which disk is measured.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")] = None,
+    quick: Quick = False,
+    rounds: Rounds = None,
+    rows: Rows = None,
+    directory: Directory = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+    pending_timers: Annotated[
+        int, typer.Option(min=0, help="Also: memory with so many timers pending (10000000 takes long).")
+    ] = 0,
 ) -> None:
     """One Java client against our broker, RocketMQ's and one that stores nothing, in turns."""
     from penstock.bench.broker.bench import bench_broker
@@ -111,3 +110,4 @@ def broker(
         plot=plot,
     )
     raise typer.Exit(code)
+        pending_timers=pending_timers,

@@ -23,6 +23,10 @@ _UNAVAILABLE = (
     "service not available now. It may be caused by one of the following reasons: "
     "the broker's disk is full [{why}], messages are put to the slave, message store has been shut down, etc."
 )
+LIGHT_QUEUES_FULL = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, "
+    "lmq consumeQueue num exceed maxLmqConsumeQueueNum config num, default limit 2w."
+)
 
 
 def refusal(store: MessageStore, result: Any) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock._native.putresult import refusal as not_stored
@@ -13,21 +14,23 @@ from penstock._native.wireout import send_answer
 from penstock.broker.batching import Batching, TooLarge
 from penstock.broker.names import FAQ, topic_fault
 from penstock.broker.properties import PropertyRules, parse_text
-from penstock.broker.putanswer import failure, flush_failure, refusal
+from penstock.broker.putanswer import LIGHT_QUEUES_FULL, failure, flush_failure, refusal
 from penstock.broker.sendheader import LONG, SHORT, SendHeader, send_header
 from penstock.broker.topics import MULTI_TAG, PERM_WRITE, TopicConfig
 from penstock.errors import PenstockError, RequestRefused
 from penstock.message import Message
 from penstock.message.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_PREPARED,
 )
 from penstock.message.recall import RecallHandle
 from penstock.message.sysflag import INNER_BATCH_FLAG, MULTI_TAGS_FLAG
-from penstock.message.topic import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX, TIMER_TOPIC
+from penstock.message.topic import FORBIDDEN_TOPICS, LMQ_PREFIX, RETRY_TOPIC_PREFIX, TIMER_TOPIC
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
 from penstock.remoting.command import decode
+from penstock.store.innerput import light_names
 from penstock.store.retry import dead_letter_topic, redirect_exhausted
 from penstock.store.rewrite import parse_number, property_map
 from penstock.store.transaction import prepare_half
@@ -61,6 +64,7 @@ class Sending:
         self._region = config.region_id
         self.marks = {"MSG_REGION": self._region, "TRACE_ON": self._trace_on}
         self._sync = broker.store.config.flush_disk_type == "sync"
+        self._light = broker.store.config.enable_lmq
         self._awaited_file = broker.store.awaited_file
         self._append = broker.store.append_plain
         self._room = 0
@@ -319,6 +323,9 @@ class Sending:
                 if isinstance(scheduled, str):
                     return self.refused(request, not_stored(scheduled, "no such delivery is possible"))
                 message = scheduled
+        lights = light_names(message) if asks and self._light else ()
+        if lights:
+            self._check_lights(lights)
         result = self._store.append(message, hooks=False)
         if not result.ok:
             return self.refused(request, result)
@@ -335,9 +342,22 @@ class Sending:
         self._broker.dispatching.appended((result.topic or "", result.queue_id))
         self._broker.stats.count_put(header.topic, 1, result.size)
         return self.answer(connection, request, request.answer(0, fields), result.end_offset, waits)
+        for name in lights:
+            self._broker.dispatching.appended((name, 0), 0)  # who waits there is to be told, too
 
     def _retried(self, request: Command, header: SendHeader, message: Message) -> Message:
         """A consumer's own send to its retry topic: the message, or its way to the dead letters."""
+    def _check_lights(self, names: Sequence[str]) -> None:
+        """Whether a message may go to these light queues. Raises RequestRefused."""
+        if not all(name.startswith(LMQ_PREFIX) for name in names):
+            # Another topic's queue is not for whoever may send to this one.
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, f"{PROPERTY_INNER_MULTI_DISPATCH} names what is no light queue"
+            )
+        config = self._store.config
+        if config.enable_multi_dispatch and self._store.light_queues > config.max_lmq_consume_queue_num:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, LIGHT_QUEUES_FULL)
+
         broker = self._broker
         name = header.topic[len(RETRY_TOPIC_PREFIX) :]
         group = broker.groups.get(name)

@@ -123,10 +123,8 @@ class TopicAdmin:
                     f"only add attribute is supported while creating topic. key: {key}",
                 )
             if change[0] == "-" and key not in attributes:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_ERROR, f"attempt to delete a nonexistent key: {key}"
-                )
-            # The kind of its queues is a topic's for life, whether it was named when the topic was made or not.
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"attempt to delete a nonexistent key: {key}")
+            # The kind of its queues is a topic's for life, named at its making or not.
             if known is not None and key in FIXED:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR, f"attempt to update an unchangeable attribute. key: {key}"

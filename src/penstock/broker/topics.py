@@ -14,7 +14,6 @@ from penstock.message.topic import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
     LMQ_PREFIX,
-    LMQ_PREFIX,
     OFFSET_MOVED_EVENT,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
@@ -143,6 +142,15 @@ class Topics(ConfigTable[TopicConfig]):
         """Whether producers may make topics; can be changed while the broker runs."""
         self._system: set[str] = set()
         self._light = config.store.enable_lmq
+        if self._light:
+            self.find = self._find_light
+
+    def _find_light(self, name: str) -> TopicConfig | None:
+        """Each light queue is a topic of one queue that nobody has to make."""
+        found = self._table.get(name)
+        if found is None and name.startswith(LMQ_PREFIX) and topic_fault(name) is None:
+            return TopicConfig(name, 1, 1)
+        return found
 
     def load(self, content: Any) -> None:
         """Take over what ``topics.json`` holds. ValueError when it is no table of topics."""

@@ -32,6 +32,7 @@ ALIASES: dict[str, str] = {
     "defaultQueryMaxNum": "default_query_max_num",
     "enableLmq": "enable_lmq",
     "enableMultiDispatch": "enable_multi_dispatch",
+    "maxLmqConsumeQueueNum": "max_lmq_consume_queue_num",
     "maxTransferBytesOnMessageInMemory": "max_transfer_bytes_on_message_in_memory",
     "maxTransferCountOnMessageInMemory": "max_transfer_count_on_message_in_memory",
     "maxTransferBytesOnMessageInDisk": "max_transfer_bytes_on_message_in_disk",

@@ -98,6 +98,7 @@ class StoreConfig:
     # -- behaviour: light queues --------------------------------------------------------------------------
     enable_lmq: bool = _behaviour(False)
     enable_multi_dispatch: bool = _behaviour(False)
+    max_lmq_consume_queue_num: int = _behaviour(20_000, 0)
 
     # -- behaviour: reading -------------------------------------------------------------------------------
     max_transfer_bytes_on_message_in_memory: int = _behaviour(262_144, 1)

@@ -50,6 +50,14 @@ def needs_offset(message: Message, config: StoreConfig, batch_topics: Collection
     return properties.get(PROPERTY_INNER_NUM) is not None or _is_multi_dispatch(message, properties, config)
 
 
+def light_names(message: Message) -> list[str]:
+    """The light queues that a message names, whether it may go there or not."""
+    if message.raw_properties is None or _NAMES[1] not in message.raw_properties:
+        return []
+    names = property_map(message).get(PROPERTY_INNER_MULTI_DISPATCH, "")
+    return [name for name in names.split(",") if name.strip()]
+
+
 def _is_multi_dispatch(message: Message, properties: dict[str, str], config: StoreConfig) -> bool:
     """Whether the message goes to light queues too."""
     names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)

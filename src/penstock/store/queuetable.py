@@ -12,7 +12,7 @@ from penstock.config import StoreConfig
 from penstock.errors import StoreError
 from penstock.files.filecache import FileCache
 from penstock.files.storage import Storage
-from penstock.message.topic import is_path_safe, max_topic_bytes
+from penstock.message.topic import LMQ_PREFIX, is_path_safe, max_topic_bytes
 from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.consumequeueext import ConsumeQueueExt, trim
@@ -60,6 +60,7 @@ class QueueTable:
         """A queue has lost a file that the log can give back."""
         self._cache = FileCache(storage, config.max_open_files, writable=writable)
         self._queues: dict[QueueKey, AnyQueue] = {}
+        self._light_count = 0
         self._attached: OrderedDict[QueueKey, ConsumeQueue] = OrderedDict()
         self._guard = threading.Lock()
 
@@ -72,6 +73,11 @@ class QueueTable:
     def find(self, topic: str, queue_id: int) -> AnyQueue | None:
         return self._queues.get((topic, queue_id))
 
+    @property
+    def light_count(self) -> int:
+        """How many light queues there are."""
+        return self._light_count
+
     def get(self, topic: str, queue_id: int) -> AnyQueue:
         """The queue, made in memory if it is new. The name must be legal."""
         key = (topic, queue_id)
@@ -81,6 +87,7 @@ class QueueTable:
                 queue = self._queues.get(key)
                 if queue is None:
                     queue = self._queues[key] = self._make(topic, queue_id)
+                    self._light_count += topic.startswith(LMQ_PREFIX)
         return queue
 
     def native(self, topic: str, queue_id: int) -> Queue | None:
@@ -223,12 +230,14 @@ class QueueTable:
         with self._guard:
             for key in [key for key in self._queues if key[0] == topic]:
                 del self._queues[key]
+                self._light_count -= key[0].startswith(LMQ_PREFIX)
 
     def remove(self, topic: str) -> list[AnyQueue]:
         """Forget the queues of a topic and remove their files."""
         with self._guard:
             keys = [key for key in self._queues if key[0] == topic]
             removed = [self._queues.pop(key) for key in keys]
+            self._light_count -= sum(key[0].startswith(LMQ_PREFIX) for key in keys)
         for key, queue in zip(keys, removed, strict=True):
             self._attached.pop(key, None)
             queue.destroy()

@@ -33,6 +33,8 @@ _crc = struct.Struct(">I")
 _MARK = PROPERTY_TIMER_DEQUEUE_MS.encode()
 # An idle timer moves its place on when so much was written: it bounds what the next start reads.
 STEP_BYTES = 16 << 20
+# Further back nobody looks: a place that old was left by somebody who did not keep it.
+MOST_BYTES = 1 << 30
 
 DeliveryKey = tuple[str, str, int, str, str, str, int]
 """What a delivered message and the one in the timer topic have in common."""
@@ -88,7 +90,7 @@ class Delivered:
 
     def find(self, store: ServiceStore, begin: int) -> None:
         """Look through the log from a place on."""
-        for record in _records(store, begin):
+        for record in _records(store, max(begin, store.max_physical_offset - MOST_BYTES)):
             if _MARK in bytes(record.properties_bytes):
                 key = delivery_key(record, record.topic, record.queue_id)
                 if key is not None:

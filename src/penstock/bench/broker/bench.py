@@ -16,6 +16,9 @@ from rich.console import Console
 from penstock.bench.broker.extremes import MIB, crowd_rows, old_reader_row, own_client_rows
 from penstock.bench.broker.loads import LOADS, Load
 from penstock.bench.broker.turns import Measured, Scale, Side, Turns
+from penstock.bench.broker.pops import pop_rows
+from penstock.bench.broker.timers import pending_row, timer_rows
+from penstock.bench.broker.tls import tls_rows
 from penstock.bench.machine import fingerprint, load_average, sync_latency
 from penstock.bench.peer import Peer
 from penstock.bench.row import Row
@@ -86,6 +89,7 @@ def run(
     scale: Scale,
     patterns: list[str],
     progress: Callable[[str], None],
+    pending: int = 0,
     on_row: Callable[[Row], None],
 ) -> dict[str, Any]:
     """Do the rows whose key fits one of ``patterns`` (all without any) and return the report."""
@@ -124,6 +128,11 @@ def run(
             keep(crowd_rows(place, driver, scale, wanted))
             keep(old_reader_row(place, turns, driver, scale, wanted))
         report["load_average_after"] = load_average()
+            keep(filter_row(place, scale, wanted))
+            keep(tls_rows(place, driver, _DRIVER_OPTIONS, scale, wanted))
+            keep(timer_rows(place, driver, scale, sides, wanted, progress))
+            keep(pop_rows(place, driver, scale, sides, wanted, progress))
+        keep(pending_row(place, pending))
         report["rows"] = [row.to_json() for row in rows]
     return report
 
@@ -138,6 +147,7 @@ def bench_broker(
     as_json: bool = False,
     plot: Path | None = None,
 ) -> int:
+    pending_timers: int = 0,
     """The command. Progress goes to standard error, the report to standard output. Returns the exit code."""
     errors = Console(stderr=True)
     scale = Scale.quick() if quick else Scale()
@@ -149,6 +159,7 @@ def bench_broker(
         scale=scale,
         patterns=patterns or [],
         progress=lambda text: errors.print(text, highlight=False),
+        pending=pending_timers,
         on_row=lambda row: errors.print(progress_line(row), highlight=False),
     )
     if plot is not None:

@@ -35,11 +35,14 @@ class Scale:
     topics: int = 1000
     connections: int = 5000
     old_bytes: int = 512 << 20
+    timers: int = 100_000
+    timer_lead: float = 20.0
+    timer_span: float = 60.0
 
     @classmethod
     def quick(cls) -> Scale:
         """Shows that everything runs; its figures mean nothing."""
-        return cls(1, 0.5, 0.3, 0.5, 20, 50, 8 << 20)
+        return cls(1, 0.5, 0.3, 0.5, 20, 50, 8 << 20, 200, 2.0, 2.0)
 
 
 @dataclass

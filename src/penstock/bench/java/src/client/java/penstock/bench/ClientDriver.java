@@ -21,6 +21,8 @@ public final class ClientDriver {
         new ClientConsumers(COMMANDS);
         new ClientPulls(COMMANDS);
         new ClientLoad(COMMANDS);
+        new ClientTimers(COMMANDS);
+        new ClientPopLoad(COMMANDS);
         new ClientAdmin(COMMANDS);
         Lines.serve(ClientDriver::answer);
         System.exit(0);

@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /** Messages and send results as JSON, and back. */
@@ -28,6 +29,10 @@ final class ClientMessages {
         if (given.has("delay")) {
             message.setDelayTimeLevel(given.get("delay").getAsInt());
         }
+        if (given.has("light")) {
+            MessageAccessor.putProperty(message, "INNER_MULTI_DISPATCH", given.get("light").getAsString());
+        }
+        ClientTimers.time(message, given);
         if (given.has("wait")) {
             message.setWaitStoreMsgOK(given.get("wait").getAsBoolean());
         }
@@ -47,6 +52,10 @@ final class ClientMessages {
         answer.addProperty("transaction_id", sent.getTransactionId());
         answer.addProperty("region", sent.getRegionId());
         answer.addProperty("queue_offset", sent.getQueueOffset());
+        String handle = ClientTimers.handle(sent);
+        if (handle != null) {
+            answer.addProperty("recall_handle", handle);
+        }
         if (sent.getMessageQueue() != null) {
             answer.addProperty("topic", sent.getMessageQueue().getTopic());
             answer.addProperty("broker", sent.getMessageQueue().getBrokerName());

@@ -95,7 +95,9 @@ final class ClientPulls {
     private MessageQueue queue(DefaultMQPullConsumer puller, JsonObject command) throws Exception {
         for (MessageQueue queue : puller.fetchSubscribeMessageQueues(command.get("topic").getAsString())) {
             if (queue.getQueueId() == command.get("queue_id").getAsInt()) {
-                return queue;
+                // A light queue has no route of its own: it lies where the topic does.
+                return command.has("light")
+                    ? new MessageQueue(command.get("light").getAsString(), queue.getBrokerName(), 0) : queue;
             }
         }
         throw new IllegalArgumentException("no such queue: " + command);

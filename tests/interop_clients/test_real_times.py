@@ -1,0 +1,60 @@
+"""Java's client sees timed messages, recalls, batch queues and light queues as it does on RocketMQ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from client_scenarios import Cluster, Driver, Observed, Stage
+from time_scenarios import TIME
+
+from penstock.bench.penstockbroker import PenstockBroker
+from penstock.bench.rocketmq import RocketMQ
+
+SETTINGS: dict[str, object] = {
+    "recallMessageEnable": "true",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
+    "mappedFileSizeCommitLog": 64 << 20,
+}
+
+
+@pytest.fixture(scope="module")
+def timely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Cluster]]:
+    """Clusters that allow what is off by default."""
+    made: dict[str, Any] = {}
+    kinds: dict[str, Callable[[], Any]] = {
+        "penstock": lambda: PenstockBroker(tmp_path_factory.mktemp("penstock"), settings=SETTINGS),
+        "rocketmq": lambda: RocketMQ(tmp_path_factory.mktemp("rocketmq"), settings=SETTINGS),
+    }
+    with ExitStack() as running:
+
+        def find(kind: str) -> Cluster:
+            if kind not in made:
+                made[kind] = running.enter_context(kinds[kind]())
+            found: Cluster = made[kind]
+            return found
+
+        yield find
+
+
+@pytest.mark.parametrize("scenario", TIME)
+def test_a_real_client_sees_what_it_sees_on_rocketmq(
+    scenario: str,
+    timely: Callable[[str], Cluster],
+    client: Callable[[str], Driver],
+    word: Callable[[], str],
+) -> None:
+    seen: dict[str, Observed] = {}
+    for side in ("penstock", "rocketmq"):
+        stage = Stage(client("java-5.5.0"), client("java-5.5.0"), timely(side), word())
+        try:
+            seen[side] = TIME[scenario](stage)
+        except AssertionError as error:
+            error.add_note(f"on {side}")
+            raise
+        finally:
+            stage.close()
+    assert seen["penstock"] == seen["rocketmq"]
