@@ -13,6 +13,19 @@ app = typer.Typer(
 )
 
 
+Peer = Literal["rocketmq", "none"]
+Rounds = Annotated[int | None, typer.Option(min=1, help="Turns of each side; the median counts.")]
+Quick = Annotated[bool, typer.Option(help="Tiny sizes, one round: shows that it runs.")]
+Rows = Annotated[
+    list[str] | None, typer.Option(help="Only rows whose key fits, '*' for any. Can be repeated.")
+]
+Directory = Annotated[
+    Path | None, typer.Option("--dir", help="Where to work; decides which disk is measured.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The report as JSON.")]
+Plot = Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")]
+
+
 @app.callback()
 def bench() -> None:
     """Benchmarks. Run them on an otherwise idle machine."""
@@ -21,19 +34,15 @@ def bench() -> None:
 @app.command("store")
 def store(
     peer: Annotated[
-        Literal["rocketmq", "none"],
+        Peer,
         typer.Option(help="Compare with RocketMQ's Java store (needs Java 17 and Maven), or with nothing."),
     ] = "none",
-    quick: Annotated[bool, typer.Option(help="Tiny sizes, one round: shows that it runs.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Turns of each side; the median counts.")] = None,
-    rows: Annotated[
-        list[str] | None, typer.Option(help="Only rows whose key fits, e.g. 'put-*'. Can be repeated.")
-    ] = None,
-    directory: Annotated[
-        Path | None, typer.Option("--dir", help="Where to work; decides which disk is measured.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")] = None,
+    quick: Quick = False,
+    rounds: Rounds = None,
+    rows: Rows = None,
+    directory: Directory = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
 ) -> None:
     """The same work through our store and through RocketMQ's, in one run, in turns."""
     from penstock.bench.store import bench_store
@@ -52,19 +61,17 @@ def store(
 
 @app.command("spark")
 def spark(
-    quick: Annotated[bool, typer.Option(help="Tiny sizes, one round: shows that it runs.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Turns of each side; the median counts.")] = None,
-    rows: Annotated[
-        list[str] | None, typer.Option(help="Only rows whose key fits, e.g. 'verify*'. Can be repeated.")
-    ] = None,
+    quick: Quick = False,
+    rounds: Rounds = None,
+    rows: Rows = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Where to work: some gigabytes, in the page cache.")
     ] = None,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Begin no second round that ends later (19).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write the ratios as a picture (PNG).")] = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
 ) -> None:
     """The pipeline beside Spark's own Parquet and a plain Python source, a fresh session for each side."""
     from penstock.bench.spark.bench import bench_spark
@@ -84,7 +91,7 @@ def spark(
 @app.command("broker")
 def broker(
     peer: Annotated[
-        Literal["rocketmq", "none"],
+        Peer,
         typer.Option(help="Compare with RocketMQ's broker (needs Java 17 and Maven), or with nothing."),
     ] = "none",
     quick: Quick = False,
@@ -108,6 +115,6 @@ def broker(
         directory=directory,
         as_json=as_json,
         plot=plot,
+        pending_timers=pending_timers,
     )
     raise typer.Exit(code)
-        pending_timers=pending_timers,

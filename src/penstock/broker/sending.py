@@ -329,6 +329,8 @@ class Sending:
         result = self._store.append(message, hooks=False)
         if not result.ok:
             return self.refused(request, result)
+        if half:
+            self._broker.transactions.begun(header.topic)
         fields = {
             "msgId": result.message_id or "",
             "queueId": str(header.queue_id),
@@ -340,13 +342,11 @@ class Sending:
         if asks and message.topic == TIMER_TOPIC and not header.topic.startswith(RETRY_TOPIC_PREFIX):
             self._add_recall_handle(fields, header, message, key)
         self._broker.dispatching.appended((result.topic or "", result.queue_id))
-        self._broker.stats.count_put(header.topic, 1, result.size)
-        return self.answer(connection, request, request.answer(0, fields), result.end_offset, waits)
         for name in lights:
             self._broker.dispatching.appended((name, 0), 0)  # who waits there is to be told, too
+        self._broker.stats.count_put(header.topic, 1, result.size)
+        return self.answer(connection, request, request.answer(0, fields), result.end_offset, waits)
 
-    def _retried(self, request: Command, header: SendHeader, message: Message) -> Message:
-        """A consumer's own send to its retry topic: the message, or its way to the dead letters."""
     def _check_lights(self, names: Sequence[str]) -> None:
         """Whether a message may go to these light queues. Raises RequestRefused."""
         if not all(name.startswith(LMQ_PREFIX) for name in names):
@@ -358,6 +358,8 @@ class Sending:
         if config.enable_multi_dispatch and self._store.light_queues > config.max_lmq_consume_queue_num:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, LIGHT_QUEUES_FULL)
 
+    def _retried(self, request: Command, header: SendHeader, message: Message) -> Message:
+        """A consumer's own send to its retry topic: the message, or its way to the dead letters."""
         broker = self._broker
         name = header.topic[len(RETRY_TOPIC_PREFIX) :]
         group = broker.groups.get(name)
@@ -392,7 +394,7 @@ class Sending:
         return True
 
     def _add_recall_handle(
-        self, fields: dict[str, str], header: SendHeader, result: PutResult, key: str
+        self, fields: dict[str, str], header: SendHeader, stored: Message, key: str
     ) -> None:
         """What a producer needs to take a timed message back."""
         due = parse_number(property_map(stored).get(PROPERTY_TIMER_OUT_MS))

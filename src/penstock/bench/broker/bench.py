@@ -14,11 +14,12 @@ from typing import Any, Literal
 from rich.console import Console
 
 from penstock.bench.broker.extremes import MIB, crowd_rows, old_reader_row, own_client_rows
+from penstock.bench.broker.filtered import filter_row
 from penstock.bench.broker.loads import LOADS, Load
-from penstock.bench.broker.turns import Measured, Scale, Side, Turns
 from penstock.bench.broker.pops import pop_rows
 from penstock.bench.broker.timers import pending_row, timer_rows
 from penstock.bench.broker.tls import tls_rows
+from penstock.bench.broker.turns import Measured, Scale, Side, Turns
 from penstock.bench.machine import fingerprint, load_average, sync_latency
 from penstock.bench.peer import Peer
 from penstock.bench.row import Row
@@ -88,8 +89,8 @@ def run(
     peer: Literal["rocketmq", "none"],
     scale: Scale,
     patterns: list[str],
-    progress: Callable[[str], None],
     pending: int = 0,
+    progress: Callable[[str], None],
     on_row: Callable[[Row], None],
 ) -> dict[str, Any]:
     """Do the rows whose key fits one of ``patterns`` (all without any) and return the report."""
@@ -127,12 +128,12 @@ def run(
             keep(own_client_rows(place, scale, wanted))
             keep(crowd_rows(place, driver, scale, wanted))
             keep(old_reader_row(place, turns, driver, scale, wanted))
-        report["load_average_after"] = load_average()
             keep(filter_row(place, scale, wanted))
             keep(tls_rows(place, driver, _DRIVER_OPTIONS, scale, wanted))
             keep(timer_rows(place, driver, scale, sides, wanted, progress))
             keep(pop_rows(place, driver, scale, sides, wanted, progress))
         keep(pending_row(place, pending))
+        report["load_average_after"] = load_average()
         report["rows"] = [row.to_json() for row in rows]
     return report
 
@@ -146,8 +147,8 @@ def bench_broker(
     directory: Path | None = None,
     as_json: bool = False,
     plot: Path | None = None,
-) -> int:
     pending_timers: int = 0,
+) -> int:
     """The command. Progress goes to standard error, the report to standard output. Returns the exit code."""
     errors = Console(stderr=True)
     scale = Scale.quick() if quick else Scale()
@@ -158,8 +159,8 @@ def bench_broker(
         peer=peer,
         scale=scale,
         patterns=patterns or [],
-        progress=lambda text: errors.print(text, highlight=False),
         pending=pending_timers,
+        progress=lambda text: errors.print(text, highlight=False),
         on_row=lambda row: errors.print(progress_line(row), highlight=False),
     )
     if plot is not None:
