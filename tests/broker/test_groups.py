@@ -292,7 +292,7 @@ def test_a_subscription_by_tags_is_found_good(tmp_path: Path) -> None:
         )
         assert (await client.call(46, {}, config)).code == 0
         answer = await client.call(46, {}, config.replace(b'"TAG"', b'"POETRY"'))
-        assert answer.code == 1 and answer.remark
+        assert answer.code == 23 and answer.remark
 
     play(tmp_path, scene)
 
