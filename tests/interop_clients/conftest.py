@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.register_assert_rewrite("client_scenarios")
+pytest.register_assert_rewrite("client_scenarios", "pop_scenarios")
 
 from client_scenarios import Cluster, Driver  # noqa: E402
 

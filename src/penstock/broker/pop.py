@@ -95,7 +95,7 @@ class Pops:
             refused.fields.update(NOTHING)
             raise
         request.body = b""
-        return self._serve(HeldPop(connection, request, header, wanted), may_hold=True)
+        return self._serve(HeldPop(connection, request, header, wanted))
 
     # -- checks -------------------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class Pops:
         if not self._try(pop, fetched=True) and not self._hold(pop):
             self.expire(pop)
 
-    def _serve(self, pop: HeldPop, *, may_hold: bool) -> Command | None:
+    def _serve(self, pop: HeldPop) -> Command | None:
         if self._try(pop, fetched=False) or self._hold(pop):
             return None
         full = len(self._popping.holding) >= self._broker.config.max_held_pulls

@@ -256,7 +256,9 @@ class PopAcks:
             if not 0 <= invisible <= longest:
                 remark = f"invisibleTime[{invisible}] is illegal, it must be between 0 and {longest}"
                 raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
-            now = self._broker.clock.now_ms()
+            # A checkpoint is known by its queue, its first offset and its time: the new one has another time.
+            now, ours = self._broker.clock.now_ms(), self._is_ours(handle)
+            now = max(now, handle.pop_time + 1) if ours else now
             if handle.order:
                 return self._change_in_order(request, config, group, queue_id, offset, invisible, handle)
             point = CheckPoint(
@@ -273,7 +275,7 @@ class PopAcks:
             )
             # First the new one: a kill in between gives the message twice, never not at all.
             end = popping.write(popping.log.checkpoint(point, handle.revive_queue, now))
-            if self._is_ours(handle):
+            if ours:
                 end = self._write(topic, group, queue_id, handle, [offset], now)
             popping.inflight.add(topic, group, queue_id, 1)
         except RequestRefused as refused:

@@ -43,6 +43,7 @@ class Popping:
         self.holding = PopHolding(self._again, self._expire, broker.dispatching.wait_for_messages)
         self.acks = PopAcks(broker, self)
         self.revive = PopRevive(broker, self)
+        self.positions.recover(self.log)
         broker.topics.on_change.append(self._topic_changed)
 
     def handlers(self) -> dict[int, Handler]:

@@ -8,13 +8,28 @@ group is ahead of its committed offset, in memory only.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.broker.popcheckpoint import (
+    CHECKPOINT_TAG,
+    REVIVE_QUEUES,
+    CheckPoint,
+    ReviveLog,
+    decode_checkpoint,
+)
+from penstock.message.topic import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
 QueueOfGroup = tuple[str, str, int]
 """Topic, group and queue."""
+MAX_LOOK = 100_000
+MARGIN_MS = 10_000
+"""Saving offsets may take so long."""
 
 
 class _Ahead:
@@ -102,6 +117,52 @@ class PopPositions:
                 del self._ahead[key]
             topic, group, queue_id = key
             self._offsets.commit(group, topic, queue_id, offset)
+
+    def recover(self, log: ReviveLog) -> int:
+        """Go on behind what an earlier run gave out before it was killed; how many groups that moved.
+
+        Offsets are saved every few seconds only, checkpoints with every pop: the youngest ones say what was
+        given out since. Only one that begins where a group stands, or before, moves it: a group that an
+        administrator moved elsewhere stays there.
+        """
+        moved: set[QueueOfGroup] = set()
+        for point in sorted(self._young_checkpoints(log), key=lambda each: each.so):
+            topic, group = point.t or "", point.c or ""
+            if not topic or not group or "@" in topic or not 0 <= point.q < 2**31:
+                continue
+            stands = self._offsets.query(group, topic, point.q)
+            end = point.offset(point.n - 1) + 1 if point.n > 0 and len(point.d or ()) == point.n else -1
+            if (stands < 0 or point.so <= stands < end) and 0 < end <= self._broker.store.max_offset(
+                topic, point.q
+            ):
+                self._offsets.commit(group, topic, point.q, end)
+                moved.add((topic, group, point.q))
+        return len(moved)
+
+    def _young_checkpoints(self, log: ReviveLog) -> Iterator[CheckPoint]:
+        """Checkpoints that are younger than the saved offsets may be, the youngest of a queue first."""
+        store = self._broker.store
+        interval = store.config.flush_consumer_offset_interval_ms
+        places = [(TIMER_TOPIC, 0), *((log.topic, number) for number in range(REVIVE_QUEUES))]
+        for topic, queue_id in places:
+            newest: int | None = None
+            end = store.max_offset(topic, queue_id)
+            for offset in range(end - 1, max(store.min_offset(topic, queue_id), end - MAX_LOOK) - 1, -1):
+                result = store.get(topic, queue_id, offset, 1)
+                if not len(result):
+                    break
+                record = result[0]
+                newest = record.store_timestamp if newest is None else newest
+                if record.store_timestamp < newest - 2 * interval - MARGIN_MS:
+                    break
+                if record.tags != CHECKPOINT_TAG or not (
+                    topic == log.topic or log.topic in record.properties.values()
+                ):
+                    continue
+                try:
+                    yield decode_checkpoint(record.body)
+                except msgspec.MsgspecError:
+                    continue
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """A topic or a group is gone."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from penstock.broker.popcheckpoint import (
     ACK_TAG,
     BATCH_ACK_TAG,
     CHECKPOINT_TAG,
+    MOST,
     REVIVE_GROUP,
     REVIVE_QUEUES,
     CheckPoint,
@@ -40,6 +42,9 @@ GRACE_MS = 1000
 READ_EACH, REVIVE_EACH = 1024, 256
 """So many records are read, and so many messages revived, before the loop goes on."""
 MAX_MARKS = 1000
+MAX_EARLY = 10_000
+SAME_KEY = 64
+"""So many messages with a key are looked at for one that is back already."""
 
 Key = tuple[str | None, str | None, int, int, int, str | None]
 
@@ -57,13 +62,24 @@ class _Sample:
 class _Queue:
     """One queue of the revive topic, and the checkpoints in it that are not judged yet, in their order."""
 
-    def __init__(self, number: int, position: int) -> None:
+    def __init__(self, number: int, position: int, end: int) -> None:
         self.number = number
         self.position = position
+        self.found = end
+        """What is before it was there at the start: an earlier run may have judged it."""
         self.points: dict[Key, CheckPoint] = {}
         self.sample: _Sample | None = None
         self.fetching = False
         self.fetched: Key | None = None
+        self.early: dict[Key, list[int]] = {}
+        """Acks whose checkpoint is not here yet: they came late, and a timer that is behind still has it."""
+
+    def keep_early(self, key: Key, offsets: Sequence[int]) -> None:
+        known = self.early.setdefault(key, [])
+        if len(known) < MOST:
+            known.extend(offsets[:MOST])
+        while len(self.early) > MAX_EARLY:
+            del self.early[next(iter(self.early))]
 
 
 class PopRevive:
@@ -76,7 +92,11 @@ class PopRevive:
         self._topic = popping.log.topic
         self._offsets = broker.consumer_offsets
         self._queues = [
-            _Queue(number, self._offsets.query(REVIVE_GROUP, self._topic, number) + 1)
+            _Queue(
+                number,
+                self._offsets.query(REVIVE_GROUP, self._topic, number) + 1,
+                self._store.max_offset(self._topic, number),
+            )
             for number in range(REVIVE_QUEUES)
         ]
         # When, and how far the timer's topic went then: for knowing that the timer has seen all up to there.
@@ -131,13 +151,15 @@ class PopRevive:
                 if point.t and point.c:
                     point.ro = message.queue_offset
                     point.bm &= 0xFFFFFFFF
-                    queue.points[point.key] = point
+                    self._add(queue, point)
             elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
                 ack = decode_ack(message.body)
                 if not ack.bn:
                     ack.bn = self._broker.config.broker_name
                 known = queue.points.get(ack.key)
-                if known is not None:
+                if known is None:
+                    queue.keep_early(ack.key, ack.offsets)
+                else:
                     for offset in ack.offsets:
                         known.ack(offset)
         except msgspec.MsgspecError as error:
@@ -149,13 +171,22 @@ class PopRevive:
                 error,
             )
 
+    def _add(self, queue: _Queue, point: CheckPoint) -> None:
+        # A timer that was killed may give one out twice: what is acked of the first stays so.
+        known = queue.points.setdefault(point.key, point)
+        for offset in queue.early.pop(point.key, ()):
+            known.ack(offset)
+
     # -- judging ------------------------------------------------------------------------------------------
 
     def _look_at_timer(self) -> None:
         """Say for each queue what is known about when, once it is read to where it ends now."""
         store, now = self._store, self._broker.clock.now_ms()
-        timer = store.schedules.timer
-        emptied, seen = timer.read_time, timer.queue_offset
+        if not store.config.timer_wheel_enable:
+            emptied, seen = now, store.next_offset(TIMER_TOPIC, 0)
+        else:
+            timer = store.schedules.timer
+            emptied, seen = timer.read_time, timer.queue_offset
         if len(self._marks) < MAX_MARKS:
             self._marks.append((now, store.next_offset(TIMER_TOPIC, 0)))
         while self._marks and self._marks[0][1] <= seen:
@@ -179,7 +210,7 @@ class PopRevive:
             if self._must_fetch(queue, key, point):
                 return done
             try:
-                done += self._revive(point)
+                done += self._revive(point, again=point.ro < queue.found)
             except PenstockError as error:
                 log.error("popped messages can't be put back at the moment: %s", error)
                 return most
@@ -208,7 +239,8 @@ class PopRevive:
         self._broker.spawn(fetch())
         return True
 
-    def _revive(self, point: CheckPoint) -> int:
+    def _revive(self, point: CheckPoint, *, again: bool) -> int:
+        """Put back what is not acked; with ``again`` not what an earlier run put back, and was killed."""
         broker, topic, group = self._broker, point.t or "", point.c or ""
         if broker.topics.find(normal_topic(topic, group)) is None or broker.groups.find(group) is None:
             return 0
@@ -216,7 +248,11 @@ class PopRevive:
         for offset in point.unacked():
             result = self._store.get(topic, point.q, offset, 1)
             record = result[0] if len(result) else None
-            if record is not None and record.queue_offset == offset:
+            if (
+                record is not None
+                and record.queue_offset == offset
+                and not (again and self._is_back(point, record, topic, group))
+            ):
                 self._put_back(point, record, topic, group)
                 count += 1
             # Noted at once: if the next one fails this one is not put again.
@@ -225,6 +261,17 @@ class PopRevive:
         self.revived += count
         self._save |= count > 0
         return count
+
+    def _is_back(self, point: CheckPoint, record: StoredMessage, topic: str, group: str) -> bool:
+        key = record.unique_key
+        if not key:
+            return False
+        wanted = revived(record, topic, group, point.pt, self._broker.address, counted=not point.sp)
+        found = self._store.query(wanted.topic, key, max=SAME_KEY)
+        return any(
+            each.reconsume_times == wanted.reconsume_times and each.properties_bytes == wanted.raw_properties
+            for each in found
+        )
 
     def _put_back(self, point: CheckPoint, record: StoredMessage, topic: str, group: str) -> None:
         broker = self._broker
