@@ -38,7 +38,7 @@ async def records_by_key(
 
 
 async def queue_units(
-    instance: ClientInstance, queue: MessageQueue, offset: int, count: int
+    instance: ClientInstance, group: str, queue: MessageQueue, offset: int, count: int
 ) -> list[tuple[int, int, int]]:
     """Queue offset, place in the log and size of messages from an offset on; size 0 where there is none."""
     fields = {
@@ -46,6 +46,7 @@ async def queue_units(
         "queueId": str(queue.queue_id),
         "index": str(offset),
         "count": str(count),
+        "consumerGroup": group,
         "bname": queue.broker_name,
     }
     address = instance.broker_address(queue.broker_name)

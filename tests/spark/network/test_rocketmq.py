@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -10,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from penstock import Message
 from penstock import spark as ps
 from penstock.bench.peer import INTEROP_OPTIONS, Peer, missing_tools
 from penstock.bench.rocketmq import RocketMQ
+from penstock.client import Producer
+from penstock.client.admin import Admin
 from penstock.config import StoreConfig
+from penstock.errors import PenstockError
 from penstock.spark.network.access import Access
 from penstock.spark.network.reading import broker_batches
 from penstock.spark.network.rowsender import Identity, RowSender, Written
@@ -37,7 +42,21 @@ def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
     options = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     settings = {"mappedFileSizeCommitLog": 64 << 20}
     with RocketMQ(tmp_path_factory.mktemp("rocketmq"), settings=settings, options=options) as running:
+        asyncio.run(_until_ready(running))
         yield running
+
+
+async def _until_ready(running: RocketMQ) -> None:
+    """It listens before it stores: wait for a message that it has taken."""
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                async with Admin(running.namesrv) as admin, Producer(namesrv=running.namesrv) as producer:
+                    await admin.create_topic("ready", queues=1)
+                    await producer.send(Message("ready", b"?"))
+                    return
+            except PenstockError:
+                await asyncio.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +75,8 @@ def topic(rocketmq: RocketMQ, java: Peer) -> str:
 def send(java: Peer, rocketmq: RocketMQ, topic: str, messages: list[dict[str, Any]]) -> None:
     java.ask("producer", name=f"p{topic}", group=f"P{topic}", namesrv=rocketmq.namesrv, compress_over=1000)
     try:
-        java.ask("send", name=f"p{topic}", messages=messages, mode="sync")
+        answer = java.ask("send", name=f"p{topic}", messages=messages, mode="sync")
+        assert {result.get("status") for result in answer["results"]} == {"SEND_OK"}, answer["results"][:3]
     finally:
         java.ask("stop-producer", name=f"p{topic}")
 

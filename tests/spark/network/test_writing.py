@@ -29,7 +29,7 @@ def send(broker: RunningBroker, batches: list[pa.RecordBatch], name: str = "w", 
 
 
 def bodies(*numbers: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"body": [b"%d" % number for number in numbers]})
+    return pa.RecordBatch.from_pydict({"body": pa.array([b"%d" % number for number in numbers], pa.binary())})
 
 
 def stored(broker: RunningBroker) -> list[int]:

@@ -10,7 +10,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from penstock.client.admin import Admin
-from penstock.client.errors import BrokerNotFound, BrokerUnavailable, RouteNotFound, SystemBusy
+from penstock.client.errors import (
+    BrokerNotFound,
+    BrokerUnavailable,
+    GroupNotExist,
+    NoPermission,
+    RouteNotFound,
+    SystemBusy,
+)
 from penstock.client.loopthread import LoopThread
 from penstock.client.offsets import BrokerOffsets
 from penstock.client.packed import send_once
@@ -96,8 +103,16 @@ class Brokers:
 
     async def _topic_extents(self, topic: str) -> Extents:
         async def ask() -> Extents:
-            await self._admin.instance.ask_route(topic)
-            states = await self._admin.topic_state(topic)
+            route = await self._admin.instance.ask_route(topic)
+            try:
+                states = await self._admin.topic_state(topic)
+            except NoPermission:
+                # An account that may only consume is told about each queue.
+                places, queues = self._admin.places, route.subscribe_queues
+                lows = await _together(places.min_offset(queue) for queue in queues)
+                highs = await _together(places.max_offset(queue) for queue in queues)
+                found = zip(queues, lows, highs, strict=True)
+                return {key_of(queue): (max(0, low), high) for queue, low, high in found}
             return {key_of(state.queue): (max(0, state.min_offset), state.max_offset) for state in states}
 
         try:
@@ -133,29 +148,41 @@ class Brokers:
         offsets = BrokerOffsets(self._admin.instance, group)
 
         def write(place: int) -> Callable[[MessageQueue], Awaitable[None]]:
-            return lambda queue: offsets.write({queue: place}, wait=True)
+            async def one(queue: MessageQueue) -> None:
+                try:
+                    await offsets.write({queue: place}, wait=True)
+                except GroupNotExist:
+                    # Brokers that make groups by themselves do it when one first pulls.
+                    await self.pull(queue, place, 1, group=group)
+                    await offsets.write({queue: place}, wait=True)
+
+            return one
 
         await _together(self._of_queue(queue_of(key), write(place)) for key, place in places.items())
 
     # -- messages ----------------------------------------------------------------------------------
 
-    async def pull(self, queue: MessageQueue, offset: int, most: int, tags: str = ALL) -> PullAnswer:
+    async def pull(
+        self, queue: MessageQueue, offset: int, most: int, tags: str = ALL, *, group: str | None = None
+    ) -> PullAnswer:
         """Records of a queue from an offset on."""
         wanted = self._subscriptions.get((queue.topic, tags))
         if wanted is None:
             wanted = self._subscriptions[queue.topic, tags] = Subscription(queue.topic, tags)
-        instance, group = self._admin.instance, self.access.group
+        instance, reading = self._admin.instance, group or self.access.group
         return await self._of_queue(
             queue,
             lambda queue: ask_records(
-                instance, group, queue, offset, wanted, most=most, hold=0.0, with_subscription=True
+                instance, reading, queue, offset, wanted, most=most, hold=0.0, with_subscription=True
             ),
         )
 
     async def units(self, queue: MessageQueue, offset: int, count: int) -> list[tuple[int, int, int]]:
         """Queue offset, place in the log and size of messages; size 0 where there is none."""
         instance = self._admin.instance
-        return await self._of_queue(queue, lambda queue: queue_units(instance, queue, offset, count))
+        return await self._of_queue(
+            queue, lambda queue: queue_units(instance, self.access.group, queue, offset, count)
+        )
 
     async def by_key(self, broker: str, topic: str, key: str, *, begin: int, end: int) -> bytes | memoryview:
         """Records of one broker with the hash of a key, the newest that were stored between two times."""
