@@ -10,8 +10,8 @@ from penstock.remoting.command import decode
 
 Operate = Callable[..., None]
 
-# The timer's figures (this broker has no timer), and POP's modes, which have tests of their own.
-NOT_SERVED = {60, 400, 401, 402, 61, 901}
+# The timer's figures: this broker has no timer. The last is the name server's.
+NOT_SERVED = {60, 61, 901}
 # Where it fails with the text of a Java exception we say what is wrong.
 OWN_WORDS = "java."
 
