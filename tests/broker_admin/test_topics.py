@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 
-from broker_admin.conftest import Operator, queue
+from broker_admin.conftest import SMALL, Operator, queue
 
 Operate = Callable[..., None]
 
@@ -212,3 +213,51 @@ def test_topic_that_is_created_again_does_not_show_its_old_messages(operate: Ope
     assert "1000" in file.read_text()
     operate(shortened)
     operate(look_again)
+
+
+def test_queue_files_of_a_deleted_topic_go_when_the_log_has_nothing_of_it(
+    operate: Operate, tmp_path: Path
+) -> None:
+    queues = tmp_path / "store" / "consumequeue"
+    hours = ";".join(f"{hour:02}" for hour in range(24))
+    store = dataclasses.replace(SMALL, file_reserved_time_hours=0, delete_when=hours)
+
+    async def fill(operator: Operator) -> None:
+        for _ in range(5):
+            await operator.send("U", bytes(300_000))
+
+    async def delete(operator: Operator) -> None:
+        await operator.create("T", 2)
+        await operator.create("U", 1)
+        for number in range(2):
+            await operator.send("T", b"old", number)
+        await operator.done(202, topic="T")
+        await operator.done(215, topic="T")
+        await operator.done(316)
+        assert (queues / "T").exists()  # its messages are in the log: a recovery would make them again
+        await fill(operator)
+        await operator.done(329)
+        assert operator.broker.store.min_physical_offset > 0
+        await operator.done(316)
+        assert not (queues / "T").exists()
+        assert (queues / "U").exists()
+        # Whoever made it again before: numbers go on, nothing is lost.
+        await operator.create("T", 2)
+        await operator.send("T", b"new", 0)
+        table = (await operator.done(202, topic="T"))["offsetTable"]
+        assert (table[queue("T", 0)]["minOffset"], table[queue("T", 0)]["maxOffset"]) == (1, 2)
+        await operator.done(215, topic="T")
+        await fill(operator)
+        await operator.done(329)
+        await operator.done(316)
+        assert not (queues / "T").exists()
+
+    async def create(operator: Operator) -> None:
+        assert "T" not in operator.broker.topics
+        await operator.create("T", 2)
+        await operator.send("T", b"new", 0)
+        table = (await operator.done(202, topic="T"))["offsetTable"]
+        assert (table[queue("T", 0)]["minOffset"], table[queue("T", 0)]["maxOffset"]) == (0, 1)
+
+    operate(delete, store=store)
+    operate(create, store=store)

@@ -25,6 +25,9 @@ class DeletedTopics:
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._names))
+
     def load(self, content: Any) -> None:
         """Take over what the file holds. ValueError when it is no list of names."""
         given = {"topics": []} if content is None else content if isinstance(content, dict) else {}

@@ -188,7 +188,13 @@ class TopicAdmin:
             broker.deleted_topics.add(name, begins)
 
     async def clean_unused(self, connection: Connection, request: Command) -> Command:
-        """RocketMQ removes queue folders of topics that no configuration names; here they expire by time."""
+        """Remove the queue files of deleted topics. Those that the log still has messages of stay: recovery
+        would bring them back.
+        """
+        names = list(self._broker.deleted_topics)
+        await self._broker.write_beside(
+            lambda: [self._broker.store.remove_expired_queues(name) for name in names]
+        )
         return request.answer(0)
 
     # -- looking ------------------------------------------------------------------------------------------

@@ -122,6 +122,18 @@ class MessageStore(StoreWriter, StoreReader):
             begin = min(offset, queue.max_offset) * UNIT
             queue.native.min_logic = max(queue.native.min_logic, begin)
 
+    def remove_expired_queues(self, topic: str) -> int:
+        """Remove the files of those queues of a topic that point at nothing in the log; how many queues.
+
+        For topics that nobody writes to any more. Queues that the log could bring back stay.
+        """
+        self._check_open()
+        with self._dispatcher.standing():
+            count = self._queues.remove_expired(topic, self._log.min_offset)
+        if count:
+            self.sync_positions()
+        return count
+
     def make_batch_topic(self, topic: str, *, save: bool = True) -> None:
         """Keep this topic in batch queues from now on (``queue.type=BatchCQ``); it must be new.
 

@@ -232,19 +232,30 @@ class QueueTable:
                 del self._queues[key]
                 self._light_count -= key[0].startswith(LMQ_PREFIX)
 
-    def remove(self, topic: str) -> list[AnyQueue]:
-        """Forget the queues of a topic and remove their files."""
-        with self._guard:
-            keys = [key for key in self._queues if key[0] == topic]
-            removed = [self._queues.pop(key) for key in keys]
-            self._light_count -= sum(key[0].startswith(LMQ_PREFIX) for key in keys)
-        for key, queue in zip(keys, removed, strict=True):
+    def remove_expired(self, topic: str, min_physical: int) -> int:
+        """Remove the files of a topic's queues whose records are all gone from the log; how many queues.
+
+        The queues stay, empty: messages that come all the same go on with their numbers. After the next
+        opening there are none, and they begin at 0.
+        """
+        count = 0
+        for queue in [each for each in self if each.topic == topic]:
+            key = (queue.topic, queue.queue_id)
+            if queue.max_physical_offset > min_physical or queue.native.next_offset > queue.max_offset:
+                continue
             self._attached.pop(key, None)
             queue.destroy()
             ext = self.extensions.pop(key, None)
             if ext is not None:
                 ext.destroy()
-        return removed
+            count += 1
+        if count:
+            for folder in (self.simple_folder, self.batch_folder, self.ext_folder):
+                try:
+                    self.storage.rmdir(f"{folder}/{topic}")
+                except OSError:
+                    pass  # other queues are left in it, or it never was
+        return count
 
     def close(self) -> None:
         for queue in self:
