@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Message
 from penstock.client import ClientSettings, Consumer, Delivery, MessageQueue, Producer, PullConsumer
-from penstock.errors import UsageError
+from penstock.errors import RequestRefused, UsageError
 from penstock.testing import RunningBroker
 from penstock.testing.broker import SMALL_STORE
 
@@ -130,6 +130,30 @@ def test_a_failed_message_is_tried_again_and_ends_among_the_dead_letters(
             await until(lambda: penstock_broker.store.max_offset("%DLQ%kitchen", 0) == 1)
             (dead,) = penstock_broker.store.get("%DLQ%kitchen", 0, 0)
             assert dead.body == b"bad"
+
+    run(work())
+
+
+def test_an_sql_filter_chooses_by_properties_and_a_wrong_one_is_refused_at_once(
+    penstock_broker: RunningBroker, quick: ClientSettings
+) -> None:
+    async def work() -> None:
+        async with Producer(namesrv=penstock_broker.namesrv, settings=quick) as producer:
+            for price in (5, 50, 7, 70):
+                await producer.send(Message("orders", b"%d" % price, properties={"price": str(price)}))
+        where: dict[str, Any] = {"namesrv": penstock_broker.namesrv, "settings": quick, "start": "earliest"}
+        consumer = Consumer("rich", [], **where)
+        await consumer.subscribe("orders", sql="price > 10 AND price IS NOT NULL")
+        async with consumer:
+            assert sorted(message.body for message in await take(consumer, 2)) == [b"50", b"70"]
+            with pytest.raises(RequestRefused, match="at character") as refused:
+                await consumer.subscribe("orders", sql="price >")
+            assert refused.value.code == 23
+            assert consumer.subscriptions["orders"].expression == "price > 10 AND price IS NOT NULL"
+        wrong = Consumer("wrong", [], **where)
+        await wrong.subscribe("orders", sql="price BETWEEN AND")
+        with pytest.raises(RequestRefused, match="at character"):
+            await wrong.start()
 
     run(work())
 

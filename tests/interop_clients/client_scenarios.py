@@ -10,6 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import pytest
+
+from penstock.bench.child import ChildFailed
+
 Observed = Any
 
 _OF_THIS_RUN = (
@@ -285,6 +289,64 @@ def consume_by_tag(stage: Stage) -> Observed:
     return plains(got)
 
 
+SQL = "a BETWEEN 2 AND 8 AND (b IN ('x', 'y') OR c STARTSWITH 'or') AND TAGS IS NOT NULL"
+PRICED = [
+    {"a": "1", "b": "x"},
+    {"a": "2", "b": "x"},
+    {"a": "3", "c": "order"},
+    {"a": "4", "b": "z", "c": "xor"},
+    {"a": "five", "b": "x"},
+    {"b": "x"},
+    {"a": "8", "b": "y"},
+    {"a": "8.5", "b": "y"},
+    {"a": "9", "b": "y"},
+]
+
+
+def priced(topic: str) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "body": f"m{number}", "tags": "t", "properties": properties}
+        for number, properties in enumerate(PRICED)
+    ]
+
+
+def consume_by_sql(stage: Stage) -> Observed:
+    """What was there before, what comes while a pull waits, and what a listener wants to see again."""
+    topic, group = stage.topic(1), stage.group()
+    producer = stage.producer()
+    stage.send(producer, priced(topic))
+    consumer = stage.consumer(topic, group, sql=SQL, failures=1, retry_level=1)
+    assert set(bodies(stage.received(consumer, 4))) == {"m1", "m2", "m6"}
+    stage.send(producer, [{"topic": topic, "body": "no", "tags": "t", "properties": {"a": "1", "b": "x"}}])
+    stage.send(producer, [{"topic": topic, "body": "late", "tags": "t", "properties": {"a": "7", "b": "x"}}])
+    return sorted(set(bodies(stage.received(consumer, 5))))
+
+
+def lite_pull_by_sql(stage: Stage) -> Observed:
+    """Such pulls bring their filter themselves."""
+    topic, name = stage.topic(1), stage.name("lite")
+    stage.send(stage.producer(), priced(topic))
+    where = {"namesrv": stage.cluster.namesrv, "topic": topic, "group": stage.name("G")}
+    stage.driver.ask("lite", name=name, **where, sql=SQL)
+    try:
+        got = stage.driver.ask("poll", name=name, count=3)["messages"]
+        assert bodies(got) == ["m1", "m2", "m6"]
+        return plains(got)
+    finally:
+        stage.driver.ask("stop-lite", name=name)
+
+
+def refuse_what_is_no_filter(stage: Stage) -> Observed:
+    topic = stage.topic(1)
+    refused = []
+    for number, sql in enumerate(("a BETWEEN AND", "a > 'x'", "a IN (1)", "(")):
+        where = {"namesrv": stage.cluster.namesrv, "topic": topic, "group": f"{stage.name('G')}{number}"}
+        with pytest.raises(ChildFailed, match="CODE: 23") as failure:
+            stage.driver.ask("consumer", name=stage.name(f"bad{number}"), **where, sql=sql)
+        refused.append("CODE: 23" in str(failure.value))
+    return refused
+
+
 def messages_come_at_once(stage: Stage) -> Observed:
     """A waiting pull is answered when a message arrives, not when its hold ends."""
     topic, group = stage.topic(1), stage.group()
@@ -528,6 +590,9 @@ JAVA: dict[str, Callable[[Stage], Observed]] = {
         consume_in_order,
         consume_by_broadcast,
         consume_by_tag,
+        consume_by_sql,
+        lite_pull_by_sql,
+        refuse_what_is_no_filter,
         messages_come_at_once,
         rebalance,
         retry_once,
@@ -554,6 +619,7 @@ GO: dict[str, Callable[[Stage], Observed]] = {
         consume_in_order,
         consume_by_broadcast,
         consume_by_tag,
+        consume_by_sql,
         messages_come_at_once,
         retry_once,
         retry_then_dead_letter,

@@ -22,11 +22,9 @@ BEFORE = {
 # Not replayed: the broker is stopped in the middle (the interop tests do that with the clients), or messages
 # are read that no recording sent.
 LEFT_OUT = ("restart", "go-request-reply", "go-push-cluster")
-# What depends on chance in a recording (a random queue, the order of two failures), or needs an SQL filter.
+# What depends on chance in a recording: a random queue, the order of two failures.
 BY_CHANCE = {
     "java-5.5.0-json-raw-errors": (
-        "SQL92",
-        "NONSENSE",
         "310 T_raw",
         "11 T_raw",
         "14 T_raw",

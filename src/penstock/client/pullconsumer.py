@@ -14,7 +14,7 @@ from penstock.client.pulling import PullResult, pull
 from penstock.client.queue import MessageQueue
 from penstock.client.received import ReceivedMessage
 from penstock.client.settings import ClientSettings
-from penstock.client.subscription import ALL, Subscription
+from penstock.client.subscription import ALL, SQL92, Subscription
 from penstock.errors import UsageError
 
 
@@ -97,21 +97,29 @@ class PullConsumer(GroupMember[ReceivedMessage]):
         await super().commit()
 
     async def pull(
-        self, queue: MessageQueue, offset: int, *, most: int = 32, tags: str = ALL, wait: float = 0.0
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        most: int = 32,
+        tags: str = ALL,
+        sql: str | None = None,
+        wait: float = 0.0,
     ) -> PullResult:
         """Messages of one queue from an offset on; ``wait`` seconds for the first, if there is none yet.
 
-        Independent of what is assigned, and moves no offset.
+        Those with some tags, or of which an SQL92 expression is true. Independent of what is assigned, and
+        moves no offset.
         """
         if queue.broker_name not in self.instance.brokers:
             await self.instance.route(queue.topic)
-        subscription = Subscription(queue.topic, tags)
+        given = Subscription(queue.topic, tags) if sql is None else Subscription(queue.topic, sql, SQL92)
         return await pull(
             self.instance,
             self.group,
             queue,
             offset,
-            subscription,
+            given,
             most=most,
             hold=wait,
             with_subscription=True,

@@ -41,6 +41,9 @@ func startConsumer(given command) (answer, error) {
 	kept := &running{consumer: made, failures: given.number("failures", 0)}
 	level := given.number("retry_level", 0)
 	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: given.text("tags", "*")}
+	if sql := given.text("sql", ""); sql != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: sql}
+	}
 	err = made.Subscribe(given.text("topic", ""), selector,
 		func(ctx context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			if context, ok := primitive.GetConcurrentlyCtx(ctx); ok && level > 0 {

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
@@ -38,7 +39,9 @@ final class ClientPulls {
         lite.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         String topic = command.get("topic").getAsString();
         boolean assigns = Lines.flag(command, "assign");
-        if (!assigns) {
+        if (command.has("sql")) {
+            lite.subscribe(topic, MessageSelector.bySql(command.get("sql").getAsString()));
+        } else if (!assigns) {
             lite.subscribe(topic, Lines.text(command, "tags", "*"));
         }
         lite.start();
