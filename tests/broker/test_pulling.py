@@ -146,7 +146,7 @@ def test_a_lost_connection_takes_its_held_pulls_along(tmp_path: Path) -> None:
         ({"topic": "No"}, 17, "topic[No] not exist, apply first please! \nSee"),
         ({"consumerGroup": "bad group!"}, 26, "subscription group [bad group!] does not exist, \nSee"),
         ({"sysFlag": "0"}, 24, "the consumer's group info not exist\nSee"),
-        ({"expressionType": "SQL92"}, 1, "The broker does not support consumer to filter message by SQL92"),
+        ({"expressionType": "SQL92"}, 23, "parse the consumer's subscription failed"),
         ({"queueOffset": "x"}, 1, "the header field queueOffset is no number"),
     ],
 )
