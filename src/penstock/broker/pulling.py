@@ -18,6 +18,7 @@ from penstock.broker.topics import PERM_READ, TopicConfig
 from penstock.errors import InvalidFilter, RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
 from penstock.store.coldread import Place
+from penstock.store.getting import MAX_BULK
 
 if TYPE_CHECKING:
     from penstock._native.reading import GetResult
@@ -41,6 +42,8 @@ _CODES = {
     "OFFSET_OVERFLOW_BADLY": MOVED,
     "OFFSET_TOO_SMALL": MOVED,
 }
+BULK = "bulk"
+"""A field of our own: the client takes as many messages as the bytes of an answer hold. RocketMQ has none."""
 JOIN_BYTES = 65_536
 """Up to so many bytes one copy costs less than handing out the pieces."""
 PARSE_FAILED = "parse the consumer's subscription failed"
@@ -97,6 +100,8 @@ class Pulling:
     ) -> None:
         """Old messages come from the disk first, beside the loop; then the pull goes its way."""
         await self.fetch(places)
+        if BULK in request.fields:
+            self._cold.fetched(places)
         self._answer(connection, request, header, may_hold=may_hold, fetched=True)
 
     def _pull(
@@ -116,11 +121,18 @@ class Pulling:
         reset = broker.resets.take(group_name, topic_name, queue_id) if broker.resets else None
         if reset is not None:
             return self._moved(request, topic, group, queue_id, reset)
-        count = header.count if wanted.is_tag else MAX_SCANNED
-        if not fetched and (places := self._cold.missing(topic_name, queue_id, offset, count)):
+        count, bulk, places = header.count if wanted.is_tag else MAX_SCANNED, 0, []
+        if BULK in request.fields and wanted.is_tag and wanted.codes is None:
+            bulk, places = self._cold.missing_bulk(topic_name, queue_id, offset, min(count, MAX_BULK))
+        if not bulk and not fetched:
+            places = self._cold.missing(topic_name, queue_id, offset, count)
+        if places and not fetched:
             broker.spawn(self._fetch_and_pull(connection, request, header, places, may_hold))
             return None
-        result = self.read(topic_name, queue_id, offset, header.count, wanted, group_name)
+        if bulk:
+            result = self._store.get_bulk(topic_name, queue_id, offset, bulk)
+        else:
+            result = self.read(topic_name, queue_id, offset, header.count, wanted, group_name)
         status = result.status
         code = _CODES[status]
         if code == NOT_FOUND and offset != 0 and status == "NO_MESSAGE_IN_QUEUE":
@@ -152,7 +164,7 @@ class Pulling:
             group.group_sys_flag,
             size,
         )
-        if size > JOIN_BYTES:
+        if size > JOIN_BYTES and not bulk:
             connection.reply_raw(request, [head, *(memoryview(record) for record in result.raw)])
         else:
             connection.reply_raw(request, (b"".join((head, *result.raw)) if size else head,))

@@ -106,8 +106,13 @@ async def ask_records(
     hold: float,
     commit: int | None = None,
     with_subscription: bool = False,
+    bulk: bool = False,
 ) -> PullAnswer:
-    """As ``pull``, for those who read the records themselves; tags were compared by their hashes only."""
+    """As ``pull``, for those who read the records themselves; tags were compared by their hashes only.
+
+    ``bulk``: not only the few messages that brokers give at once. Penstock's then fill the answer, if there
+    is no filter; RocketMQ's do as ever.
+    """
     flags = (SUSPEND if hold > 0 else 0) | (COMMIT_OFFSET if commit else 0)
     fields = {
         "consumerGroup": group,
@@ -122,6 +127,8 @@ async def ask_records(
         "maxMsgBytes": "2147483647",
         "bname": queue.broker_name,
     }
+    if bulk:
+        fields["bulk"] = "true"
     if with_subscription:
         flags |= WITH_SUBSCRIPTION
         fields["subscription"] = subscription.expression

@@ -8,6 +8,7 @@ with ``RWF_NOWAIT`` tells.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 
 from penstock.store.commitlog import CommitLog
@@ -19,6 +20,12 @@ CHUNK = 1 << 20
 """A fetch reads so much at once: whoever reads old messages mostly goes on."""
 MOST_BYTES = 8 << 20
 """Behind so much no record is looked after: a get ends long before, unless a filter passes over all of it."""
+SPAN = 64 << 20
+"""A bulk read takes messages that lie no further apart: what lies between them is read along."""
+LEAST_BULK = 32
+"""For fewer messages it is not worth it."""
+FETCHED_SECONDS = 5.0
+MOST_FETCHED = 4096
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -38,6 +45,7 @@ class ColdReads:
         self._log = log
         self._queues = queues
         self.hot_bytes = hot_bytes
+        self._fetched: dict[tuple[int, int], float] = {}
         self._scratch = memoryview(bytearray(64 << 10))
 
     def missing(self, topic: str, queue_id: int, offset: int, count: int) -> list[Place]:
@@ -64,6 +72,44 @@ class ColdReads:
             if place is not None and not self._is_cached(place):
                 places.append(place)
         return places
+
+    def missing_bulk(self, topic: str, queue_id: int, offset: int, count: int) -> tuple[int, list[Place]]:
+        """How many messages one get may take that does not mind their number, and where it would have to
+        wait for the disk. They are at most ``SPAN`` bytes of log apart, else it is 0.
+
+        The log between the first and the last is taken for the place, in whole chunks: one that was fetched a
+        moment ago is in memory. Tell ``fetched`` what was.
+        """
+        log = self._log
+        queue = self._queues.find(topic, queue_id)
+        first = queue.unit(offset) if queue is not None and offset >= 0 else None
+        if queue is None or first is None:
+            return 0, []
+        hot = log.appender.end_offset - self.hot_bytes
+        if not _NOWAIT or first.physical_offset >= hot:
+            return count, []
+        count = min(count, queue.max_offset - offset)
+        last = queue.unit(offset + count - 1)
+        while last is None or last.physical_offset + last.size - first.physical_offset > SPAN:
+            count //= 2
+            if count < LEAST_BULK:
+                return 0, []
+            last = queue.unit(offset + count - 1)
+        now = time.monotonic()
+        places: list[Place] = []
+        step = min(CHUNK, log.config.mapped_file_size_commit_log)
+        for begin in range(first.physical_offset // step * step, last.physical_offset + last.size, step):
+            place = self._place(begin, step)
+            if place is not None and self._fetched.get((place.descriptor, place.position), 0.0) < now:
+                places.append(place)
+        return count, places
+
+    def fetched(self, places: list[Place]) -> None:
+        """Remember for a moment that whole chunks are in memory."""
+        if len(self._fetched) > MOST_FETCHED:
+            self._fetched.clear()
+        until = time.monotonic() + FETCHED_SECONDS
+        self._fetched.update({(place.descriptor, place.position): until for place in places})
 
     def _place(self, offset: int, size: int) -> Place | None:
         mapping = self._log.mapping_at(offset)

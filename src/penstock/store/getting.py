@@ -15,6 +15,7 @@ from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import UNIT, ConsumeQueue
 
 MAX_BYTES = 128 << 20
+MAX_BULK = 4096
 
 
 def tag_codes(expression: str | None) -> list[int] | None:
@@ -35,6 +36,16 @@ def unit_reader(config: StoreConfig) -> UnitReader:
     reader.disk_bytes = config.max_transfer_bytes_on_message_in_disk
     reader.disk_count = config.max_transfer_count_on_message_in_disk
     reader.log_file_size = config.mapped_file_size_commit_log
+    return reader
+
+
+def bulk_reader(config: StoreConfig) -> UnitReader:
+    """The same for those who read whole queues: bounded by bytes, wherever the messages are, and hardly by
+    their number.
+    """
+    reader = unit_reader(config)
+    reader.disk_bytes = reader.memory_bytes
+    reader.memory_count = reader.disk_count = MAX_BULK
     return reader
 
 

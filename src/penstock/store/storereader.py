@@ -16,7 +16,7 @@ from penstock.store.coldread import ColdReads
 from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.dispatcher import wait_visible
 from penstock.store.following import Follower, GroupReader
-from penstock.store.getting import MAX_BYTES, get_messages, tag_codes, unit_reader
+from penstock.store.getting import MAX_BYTES, bulk_reader, get_messages, tag_codes, unit_reader
 from penstock.store.upkeep import Parts
 
 FOREVER = (1 << 63) - 1
@@ -34,6 +34,7 @@ class StoreReader:
         self._queues = parts.queues
         self._dispatcher = parts.dispatcher
         self._reader = unit_reader(self.config)
+        self._bulk_reader = bulk_reader(self.config)
         self._closed = False
 
     @cached_property
@@ -77,6 +78,21 @@ class StoreReader:
                 return found
         codes, resolve = tag_codes(tags), self._resolve(queue, tags)
         return get_messages(self._reader, queue, self._log.view, offset, count, codes, max_bytes, resolve)
+
+    def get_bulk(self, topic: str, queue_id: int, offset: int, count: int) -> GetResult:
+        """As ``get``, up to the bytes that one get gives but not its number of messages: for those who read
+        whole queues.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or self._closed:
+            self._check_open()
+            return GetResult("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        reader, view = self._bulk_reader, self._log.view
+        if type(queue) is ConsumeQueue:
+            found = reader.get(queue.native, queue.slab, view, offset, count, MAX_BYTES)
+            if found is not None:
+                return found
+        return get_messages(reader, queue, view, offset, count, None, MAX_BYTES)
 
     def get_tagged(
         self, topic: str, queue_id: int, offset: int, count: int, codes: Collection[int]

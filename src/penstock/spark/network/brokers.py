@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 AT_ONCE = 64
 """Requests under way at once, where there is one for each queue or topic."""
+_FEW = 32
+"""What every broker gives at once."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _AWAY = (ConnectionLost, RemotingTimeout, SystemBusy, BrokerUnavailable, BrokerNotFound)
@@ -173,7 +175,15 @@ class Brokers:
         return await self._of_queue(
             queue,
             lambda queue: ask_records(
-                instance, reading, queue, offset, wanted, most=most, hold=0.0, with_subscription=True
+                instance,
+                reading,
+                queue,
+                offset,
+                wanted,
+                most=most,
+                hold=0.0,
+                with_subscription=True,
+                bulk=most > _FEW,
             ),
         )
 
