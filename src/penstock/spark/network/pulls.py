@@ -158,7 +158,13 @@ class Pulls:
         """
         part, status, following = chunk.range, answer.status, answer.next_offset
         if status is PullStatus.FOUND and following > offset:
-            return [Piece(part, answer.body)], following
+            piece = Piece(part, answer.body)
+            # Brokers pass over units whose messages are gone: the first record tells.
+            first = int.from_bytes(answer.body[20:28], "big", signed=True)
+            if first <= offset or self._tags != ALL:
+                return [piece], following
+            lost = await self._removed(queue, offset, min(first, chunk.end))
+            return [*(Piece(part, b"", span) for span in lost), piece], following
         if answer.min_offset > offset:
             gone = min(answer.min_offset, chunk.end)
             return [Piece(part, b"", (offset, gone))], gone
