@@ -211,3 +211,31 @@ def test_offsets_are_cloned_and_shown(operate: Operate) -> None:
         assert (await operator.done(45))["offsetTable"] == {}
 
     operate(scenario)
+
+
+def test_a_group_may_be_forbidden_a_topic_and_that_is_kept(operate: Operate, tmp_path: Path) -> None:
+    pull = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 0}
+    pull |= {"commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0}
+
+    async def forbid(operator: Operator) -> None:
+        await operator.create("T", 1)
+        await operator.send("T", b"one")
+        await operator.heartbeat("G", "T")
+        assert (await operator.ask(11, **pull)).code == 0
+        allowed = {"group": "G", "readable": True, "topic": "T"}
+        assert await operator.done(353, group="G", topic="T") == allowed
+        assert not (await operator.done(353, group="G", topic="T", readable="false"))["readable"]
+        assert (await operator.ask(11, **pull)).code == 16
+        assert (await operator.refused(353, group="G", topic="no topic", readable="false"))[0] == 29
+
+    async def allow(operator: Operator) -> None:
+        saved = json.loads((tmp_path / "store" / "config" / "subscriptionGroup.json").read_text())
+        assert saved["forbiddenTable"] == {"G": {"T": 4}}
+        await operator.heartbeat("G", "T")
+        assert (await operator.ask(11, **pull)).code == 16
+        assert (await operator.done(353, group="G", topic="T", readable="true"))["readable"]
+        assert (await operator.ask(11, **pull)).code == 0
+        assert operator.broker.groups.forbidden == {}
+
+    operate(forbid)
+    operate(allow)

@@ -125,6 +125,7 @@ REACHING: dict[int, Callable[[Reach], Case]] = {
     225: lambda r: Case({}, _json({"groupConfigList": [{"groupName": "mine"}, {"groupName": r.group}]})),
     207: lambda r: Case({"groupName": r.group}),
     352: lambda r: Case({"group": r.group}),
+    353: lambda r: Case({"group": r.group, "topic": r.topic, "readable": "false"}),
     343: lambda r: Case({"group": r.group}),
     345: lambda r: Case({"group": r.group, "topic": r.topic}),
     203: lambda r: Case({"consumerGroup": r.group}),

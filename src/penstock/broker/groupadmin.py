@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.bodies import body_object, json_answer
 from penstock.broker.groups import GroupConfig
 from penstock.broker.header import flag, word
-from penstock.broker.names import group_fault
+from penstock.broker.names import group_fault, topic_fault
 from penstock.broker.paging import page
 from penstock.errors import RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GroupAdmin:
-    """Answers 200, 201, 207, 225, 343, 345 and 352."""
+    """Answers 200, 201, 207, 225, 343, 345, 352 and 353."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -29,6 +29,7 @@ class GroupAdmin:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_configs,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.config,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.let_read,
             RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics,
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
         }
@@ -62,6 +63,20 @@ class GroupAdmin:
         if gone and broker.groups.file is not None:
             await broker.groups.file.saved()
         return request.answer(0)
+
+    async def let_read(self, connection: Connection, request: Command) -> Command:
+        """Whether a group may read a topic; changed first when the request says how it shall be."""
+        name, topic = word(request.fields, "group"), word(request.fields, "topic")
+        groups = self._broker.groups
+        if "readable" in request.fields:
+            for fault in (group_fault(name), topic_fault(topic)):
+                if fault is not None:
+                    raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+            groups.let_read(name, topic, flag(request.fields, "readable"))
+            if groups.file is not None:
+                await groups.file.saved()
+        readable = groups.may_read(name, topic)
+        return json_answer(request, {"group": name, "readable": readable, "topic": topic})
 
     def config(self, connection: Connection, request: Command) -> Command:
         found = self._broker.groups.get(word(request.fields, "group"))

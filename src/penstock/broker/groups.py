@@ -22,6 +22,9 @@ BOOT_GROUPS = (
 )
 """Groups every broker has."""
 
+READING = 1 << 2
+"""The bit of reading in what is forbidden: the place of the read permission."""
+
 _FLAGS = {
     "consumeEnable": "consume_enable",
     "consumeFromMinEnable": "consume_from_min_enable",
@@ -143,7 +146,20 @@ class Groups(ConfigTable[GroupConfig]):
 
     def may_read(self, group: str, topic: str) -> bool:
         """Whether nobody forbade the group this topic."""
-        return not self._forbidden.get(group, {}).get(topic, 0) & 1
+        return not self._forbidden.get(group, {}).get(topic, 0) & READING
+
+    def let_read(self, group: str, topic: str, allowed: bool) -> None:
+        """Forbid a group a topic, or allow it again. Other bits stay as they are."""
+        topics = dict(self._forbidden.get(group, {}))
+        before = topics.get(topic, 0)
+        bits = before & ~READING if allowed else before | READING
+        if bits == before:
+            return
+        topics[topic] = bits
+        self._forbidden[group] = {name: each for name, each in topics.items() if each}
+        if not self._forbidden[group]:
+            del self._forbidden[group]
+        self._changed()
 
     def get(self, name: str) -> GroupConfig | None:
         """The group; made with the defaults if there is none, it may be made, and its name is legal."""

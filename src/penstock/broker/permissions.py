@@ -97,6 +97,7 @@ def permissions(broker: Broker) -> dict[int, Rule]:
         code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: rights(_group_list, admin=True),
         code.DELETE_SUBSCRIPTIONGROUP: rights(fields(("Group", "groupName", Action.DELETE)), admin=True),
         code.GET_SUBSCRIPTIONGROUP_CONFIG: rights(fields(("Group", "group", _GET))),
+        code.UPDATE_AND_GET_GROUP_FORBIDDEN: rights(_topic(_UPDATE, group="group"), admin=True),
         code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SUPER_READ,
         code.QUERY_TOPICS_BY_CONSUMER: rights(fields(("Group", "group", _GET))),
         code.QUERY_SUBSCRIPTION_BY_CONSUMER: rights(
