@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.bodies import body_object
 from penstock.broker.clients import read_client_config, read_heartbeat, read_locks
 from penstock.broker.header import long_number
-from penstock.broker.recalling import decode_handle
 from penstock.broker.sendheader import LONG, SHORT
 from penstock.message.ids import decode_message_id
 from penstock.message.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_REAL_TOPIC
+from penstock.message.recall import decode_handle
 from penstock.message.topic import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from penstock.remoting import Command, RequestCode
 from penstock.security.actions import Action
