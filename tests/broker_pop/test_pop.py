@@ -174,6 +174,18 @@ def test_only_what_matches_is_given_and_the_rest_is_passed_over(tmp_path: Path) 
     play(tmp_path, scene, clock=clock)
 
 
+def test_a_pop_may_bring_an_sql_filter(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        for number in range(4):
+            answer = await client.send("T", b"m%d" % number, properties=f"price\x01{number}\x02")
+            assert answer.code == 0
+        given = await pop(client, expType="SQL92", exp="price > 1")
+        assert [each.body for each in given] == [b"m2", b"m3"]
+        assert await pop(client, expType="SQL92", exp="price > 1") == []
+
+    play(tmp_path, scene)
+
+
 def test_all_queues_are_read_and_counts_are_kept(tmp_path: Path) -> None:
     async def scene(broker: Broker, client: Client) -> None:
         for queue in range(4):

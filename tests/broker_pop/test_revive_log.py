@@ -31,19 +31,31 @@ def test_records_have_rocketmqs_bytes() -> None:
     point = CheckPoint(
         bn="broker-a", c="G", d=[0, 1, 2, 3, 4], it=6000, n=5, pt=1794782243792, q=0, so=0, t="PT"
     )
-    made = LOG.checkpoint(point, 0, 1794782243800)
+    made = LOG.checkpoint(point, 3, 1794782243800)
     assert made.body == CHECKPOINT
-    assert made.topic == "rmq_sys_REVIVE_LOG_DefaultCluster"
-    assert made.raw_properties == (
-        b"TIMER_DELIVER_MS\x011794782248792\x02UNIQ_KEY\x01PT@0@0@G@1794782243792@broker-a@ck\x02TAGS\x01ck\x02"
+    assert (made.topic, made.queue_id) == ("rmq_sys_wheel_timer", 0)
+    request = (
+        b"TIMER_DELIVER_MS\x011794782248792\x02"
+        b"UNIQ_KEY\x01PT@0@0@G@1794782243792@broker-a@ck\x02TAGS\x01ck\x02"
     )
+    assert made.raw_properties == (
+        b"REAL_TOPIC\x01rmq_sys_REVIVE_LOG_DefaultCluster\x02"
+        + request
+        + b"TIMER_OUT_MS\x011794782248000\x02REAL_QID\x013\x02"
+    )
+    # One that is due goes where it belongs at once.
+    late = LOG.checkpoint(point, 3, 1794782248792)
+    assert (late.topic, late.queue_id) == ("rmq_sys_REVIVE_LOG_DefaultCluster", 3)
+    assert late.raw_properties == request
 
     def acks(*offsets: int) -> Message:
         return LOG.ack("PT", "G", 0, 0, 1794782243792, 1794782249792, offsets, 0, 1794782243800)
 
     assert acks(1).body == ACK
     assert acks(1).raw_properties == (
-        b"TIMER_DELIVER_MS\x011794782249792\x02UNIQ_KEY\x01PT@0@1@G@1794782243792@broker-a@ack\x02TAGS\x01ack\x02"
+        b"REAL_TOPIC\x01rmq_sys_REVIVE_LOG_DefaultCluster\x02TIMER_DELIVER_MS\x011794782249792\x02"
+        b"UNIQ_KEY\x01PT@0@1@G@1794782243792@broker-a@ack\x02TAGS\x01ack\x02"
+        b"TIMER_OUT_MS\x011794782249000\x02REAL_QID\x010\x02"
     )
     assert acks(2, 3).body == ACKS
     properties = parse_properties(acks(2, 3).raw_properties or b"")

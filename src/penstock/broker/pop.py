@@ -13,7 +13,6 @@ from penstock.broker.popheader import PopHeader, pop_header, topic_kind
 from penstock.broker.popholding import HeldPop
 from penstock.broker.popretry import retry_topics, shown
 from penstock.broker.pulling import JOIN_BYTES, MAX_HOLD_MS
-from penstock.broker.subscription import subscription
 from penstock.broker.topics import PERM_READ, TopicConfig
 from penstock.errors import PenstockError, RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
@@ -87,10 +86,7 @@ class Pops:
         header = pop_header(request.fields)
         try:
             self._check(connection, header)
-            wanted = subscription(header.topic, header.expression, header.expression_type)
-            if not wanted.is_tag:
-                remark = "parse the consumer's subscription failed"
-                raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+            wanted = self._broker.pulling.brought(header.topic, header.expression, header.expression_type)
         except RequestRefused as refused:
             refused.fields.update(NOTHING)
             raise

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.popping import Popping
 
+LINGER_SECONDS = 0.002
+MANY = 8
+"""With so many acks at once the next ones are waited for."""
 MAX_BITS = 1 << 16
 """Of one batch ack: further from where the pop began no message of it can be."""
 NO_REMARK = "not set any response code"
@@ -57,6 +60,7 @@ class PopAcks:
         self._topics = broker.topics
         self._loop = asyncio.get_running_loop()
         self._pending: dict[tuple[str, str, str, str], _Acks] = {}
+        self._many = False
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -86,7 +90,12 @@ class PopAcks:
                 return request.answer(0)
             acks = _Acks(topic, group, queue_id, handle)
             if not self._pending:
-                self._loop.call_soon(self.flush)
+                # A consumer acks what it popped together one by one, and quickly: under load it pays to wait
+                # a moment for the rest, for a record costs more than an ack.
+                if self._many:
+                    self._loop.call_later(LINGER_SECONDS, self.flush)
+                else:
+                    self._loop.call_soon(self.flush)
             self._pending[key] = acks
         else:
             offset = self._check_offset(topic, acks.queue_id, long_number(fields, "offset"))
@@ -124,6 +133,7 @@ class PopAcks:
     def flush(self) -> None:
         """Write the acks of this pass of the loop, a record for each checkpoint, and answer them."""
         pending, self._pending = self._pending, {}
+        self._many = sum(len(acks.offsets) for acks in pending.values()) >= MANY
         if not pending:
             return
         now = self._broker.clock.now_ms()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.broker.header import flag, long_number, number, optional_long, word
 from penstock.broker.popcheckpoint import ORDER_QUEUE, REVIVE_QUEUES
 from penstock.errors import RequestRefused
 from penstock.message.topic import RETRY_TOPIC_PREFIX
 from penstock.remoting import ResponseCode
 
+MAX_DIGITS = 18
 WORDS = 8
 """Of a handle: begin of the pop, pop time, invisible time, revive queue, kind of topic, broker, queue,
 offset."""
@@ -69,8 +72,7 @@ def notification_header(fields: dict[str, str]) -> PopHeader:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(msgspec.Struct, frozen=True):
     """What a consumer shows to prove that it was given a message."""
 
     start: int
@@ -101,14 +103,8 @@ def read_handle(text: str) -> Handle:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"getBrokerName fail, extraInfoStrs length {len(words)}"
         )
-    places = {name: words[place] for name, place in _NUMBERS.items()}
     handle = Handle(
-        long_number(places, "startOffset"),
-        long_number(places, "popTime"),
-        long_number(places, "invisibleTime"),
-        number(places, "reviveQid"),
-        words[5],
-        number(places, "queueId"),
+        _whole(words[0]), _whole(words[1]), _whole(words[2]), _whole(words[3]), words[5], _whole(words[6])
     )
     if not handle.order and not 0 <= handle.revive_queue < REVIVE_QUEUES:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"reviveQid[{handle.revive_queue}] is illegal")
@@ -117,7 +113,11 @@ def read_handle(text: str) -> Handle:
     return handle
 
 
-_NUMBERS = {"startOffset": 0, "popTime": 1, "invisibleTime": 2, "reviveQid": 3, "queueId": 6}
+def _whole(text: str) -> int:
+    """A number as Java's ``Long.parseLong`` takes it."""
+    if len(text) <= MAX_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return long_number({"extraInfo": text}, "extraInfo")
 
 
 def topic_kind(topic: str) -> str:

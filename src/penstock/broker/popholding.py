@@ -44,7 +44,9 @@ class HeldPop:
     @property
     def takes_anything(self) -> bool:
         """Whether this one's finding nothing means that nobody of its group finds anything."""
-        return self.header.queue_id < 0 and self.subscription.codes is None and not self.header.order
+        wanted = self.subscription
+        all_of_it = wanted.is_tag and wanted.codes is None
+        return all_of_it and self.header.queue_id < 0 and not self.header.order
 
 
 class PopHolding:

@@ -33,9 +33,11 @@ class Popping:
     def __init__(self, broker: Broker, order: PopOrder) -> None:
         """``order`` is loaded already."""
         self._broker = broker
+        self._append = broker.store.append_plain
         config = broker.config
         self.order = order
-        self.log = ReviveLog(config.cluster_name, config.broker_name, broker.address)
+        precision = broker.store.config.timer_precision_ms
+        self.log = ReviveLog(config.cluster_name, config.broker_name, broker.address, precision)
         self.positions = PopPositions(broker)
         self.inflight = PopInFlight(broker.clock.now_ms())
         self.pops = Pops(broker, self)
@@ -51,7 +53,7 @@ class Popping:
 
     def write(self, message: Message) -> int:
         """Append a record of the revive log; where it ends. RequestRefused when the store refuses it."""
-        result = self._broker.store.append(message)
+        result = self._append(message)
         if not result.ok:
             raise RequestRefused(*refusal(self._broker.store, result))
         self._broker.dispatching.appended((result.topic or "", result.queue_id))

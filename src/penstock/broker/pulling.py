@@ -215,16 +215,7 @@ class Pulling:
         """What the pull is to be filtered by: its own words, or what the group registered."""
         topic = header.topic
         if header.sys_flag & SUBSCRIPTION:
-            words = (topic, header.subscription, header.expression_type)
-            known = self._subscriptions.get(words)
-            if known is None:
-                # A filter may take half a megabyte; tags are a few words.
-                if len(self._subscriptions) >= (10_000 if header.expression_type in (None, "", TAG) else 200):
-                    self._subscriptions.clear()
-                known = self._subscriptions[words] = subscription(*words)
-            if not known.is_tag:
-                self._check_filter(known, ResponseCode.SUBSCRIPTION_PARSE_FAILED, PARSE_FAILED)
-            return known
+            return self.brought(topic, header.subscription, header.expression_type)
         consumers = self._broker.consumers.find(group.name)
         if consumers is None:
             remark = f"the consumer's group info not exist{FAQ}"
@@ -251,6 +242,19 @@ class Pulling:
             self._check_filter(registered, ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER_DATA)
             self._broker.filters.register(group.name, registered)
         return registered
+
+    def brought(self, topic: str, expression: str | None, expression_type: str | None) -> Subscription:
+        """What a request itself says that it wants. Raises RequestRefused for a filter that is none."""
+        words = (topic, expression, expression_type)
+        known = self._subscriptions.get(words)
+        if known is None:
+            # A filter may take half a megabyte; tags are a few words.
+            if len(self._subscriptions) >= (10_000 if expression_type in (None, "", TAG) else 200):
+                self._subscriptions.clear()
+            known = self._subscriptions[words] = subscription(*words)
+        if not known.is_tag:
+            self._check_filter(known, ResponseCode.SUBSCRIPTION_PARSE_FAILED, PARSE_FAILED)
+        return known
 
     def _check_filter(self, wanted: Subscription, code: int, remark: str) -> None:
         """Refuse an expression that is no filter, and every one when filters are switched off."""
