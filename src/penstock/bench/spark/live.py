@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 from penstock.bench.penstockbroker import PenstockBroker
 from penstock.bench.spark.data import QUEUES, TOPICS
 from penstock.client.admin import Admin
+from penstock.errors import PenstockError
 
+_READY_SECONDS = 60.0
 LIVE = ("live", "loop")
 """Sources that read from a broker; their path is the address of its name server."""
 
@@ -29,6 +31,12 @@ def serving(store: Path) -> Iterator[str]:
 
 
 async def _make_topics(namesrv: str) -> None:
-    async with Admin(namesrv) as admin:
-        for number in range(TOPICS):
-            await admin.create_topic(f"bench-{number:02d}", queues=QUEUES)
+    """The name server may listen a moment after the broker."""
+    async with asyncio.timeout(_READY_SECONDS), Admin(namesrv) as admin:
+        while True:
+            try:
+                for number in range(TOPICS):
+                    await admin.create_topic(f"bench-{number:02d}", queues=QUEUES)
+                return
+            except PenstockError:
+                await asyncio.sleep(0.1)
