@@ -17,7 +17,7 @@ from penstock.broker.subscription import TAG, Subscription, no_filters, subscrip
 from penstock.broker.topics import PERM_READ, TopicConfig
 from penstock.errors import InvalidFilter, RequestRefused
 from penstock.remoting import Command, Connection, Handler, RequestCode, ResponseCode
-from penstock.store.coldread import Place
+from penstock.store.coldread import SHORT_SCAN, Place
 from penstock.store.getting import MAX_BULK
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ JOIN_BYTES = 65_536
 """Up to so many bytes one copy costs less than handing out the pieces."""
 PARSE_FAILED = "parse the consumer's subscription failed"
 NO_FILTER_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
-MAX_SCANNED = 800
-"""So many messages a pull with a filter may look at."""
 MAX_HOLD_MS = 3_600_000
 MAX_TAGS = 64
 """So many tags the store compares; a pull with more is given everything, its client looks at the tags."""
@@ -121,7 +119,7 @@ class Pulling:
         reset = broker.resets.take(group_name, topic_name, queue_id) if broker.resets else None
         if reset is not None:
             return self._moved(request, topic, group, queue_id, reset)
-        count, bulk, places = header.count if wanted.is_tag else MAX_SCANNED, 0, []
+        count, bulk, places = header.count if wanted.is_tag else max(header.count, SHORT_SCAN), 0, []
         if BULK in request.fields and wanted.is_tag and wanted.codes is None:
             bulk, places = self._cold.missing_bulk(topic_name, queue_id, offset, min(count, MAX_BULK))
         if not bulk and not fetched:
@@ -272,13 +270,14 @@ class Pulling:
     ) -> GetResult:
         """Messages from a place on that a consumer may want, by a subscription that was checked."""
         if not wanted.is_tag:
-            program = wanted.filter.program
+            admit = None
             if self._store.config.enable_consume_queue_ext:
                 data = self._broker.filters.find(topic, group)
                 if data is not None and data.subscription is wanted:
                     admit = partial(self._broker.filters.may_match, data)
-                    return self._store.get_filtered(topic, queue_id, offset, count, program, admit)
-            return self._store.get_filtered(topic, queue_id, offset, count, program)
+            short = not self._cold.young(topic, queue_id, offset)
+            program = wanted.filter.program
+            return self._store.get_filtered(topic, queue_id, offset, count, program, admit, short=short)
         codes = wanted.codes
         if codes is None or len(codes) > MAX_TAGS:
             return self._store.get(topic, queue_id, offset, count)

@@ -18,8 +18,8 @@ HOT_BYTES = 64 << 20
 """What was written so recently is in memory."""
 CHUNK = 1 << 20
 """A fetch reads so much at once: whoever reads old messages mostly goes on."""
-MOST_BYTES = 8 << 20
-"""Behind so much no record is looked after: a get ends long before, unless a filter passes over all of it."""
+SHORT_SCAN = 128
+"""Units that are looked after at most. A filter must not pass over more of them where messages are old."""
 SPAN = 64 << 20
 """A bulk read takes messages that lie no further apart: what lies between them is read along."""
 LEAST_BULK = 32
@@ -48,26 +48,29 @@ class ColdReads:
         self._fetched: dict[tuple[int, int], float] = {}
         self._scratch = memoryview(bytearray(64 << 10))
 
+    def young(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether the messages from a queue offset on were written so recently that they are in memory."""
+        hot = self._log.appender.end_offset - self.hot_bytes
+        if hot <= 0 or offset < 0 or not _NOWAIT:
+            return True
+        queue = self._queues.find(topic, queue_id)
+        first = queue.unit(offset) if queue is not None else None
+        return first is None or first.physical_offset >= hot
+
     def missing(self, topic: str, queue_id: int, offset: int, count: int) -> list[Place]:
         """Where a get from this queue offset would have to wait for the disk; empty when it would not.
 
         Costs one look at the queue while the messages are young.
         """
-        log = self._log
-        hot = log.appender.end_offset - self.hot_bytes
-        if hot <= 0 or offset < 0 or not _NOWAIT:
+        if self.young(topic, queue_id, offset):
             return []
         queue = self._queues.find(topic, queue_id)
-        first = queue.unit(offset) if queue is not None else None
-        if queue is None or first is None or first.physical_offset >= hot:
-            return []
+        assert queue is not None  # what is not there is young
         places: list[Place] = []
-        size = 0
-        for number in range(max(1, count)):
-            unit = first if number == 0 else queue.unit(offset + number)
-            if unit is None or size > MOST_BYTES:
+        for number in range(max(1, min(count, SHORT_SCAN))):
+            unit = queue.unit(offset + number)
+            if unit is None:
                 break
-            size += unit.size
             place = self._place(unit.physical_offset, unit.size)
             if place is not None and not self._is_cached(place):
                 places.append(place)

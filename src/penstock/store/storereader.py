@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from penstock._native.filtering import Program
-from penstock._native.reading import GetResult, matching
+from penstock._native.reading import GetResult, UnitReader, matching
 from penstock._native.stored import StoredMessage
 from penstock.errors import StoreClosed
 from penstock.format.extunit import ExtUnit
 from penstock.message.ids import decode_message_id
-from penstock.store.coldread import ColdReads
-from penstock.store.consumequeue import ConsumeQueue
+from penstock.store.coldread import SHORT_SCAN, ColdReads
+from penstock.store.consumequeue import UNIT, ConsumeQueue
 from penstock.store.dispatcher import wait_visible
 from penstock.store.following import Follower, GroupReader
 from penstock.store.getting import MAX_BYTES, bulk_reader, get_messages, tag_codes, unit_reader
@@ -41,6 +41,12 @@ class StoreReader:
     def cold_reads(self) -> ColdReads:
         """Which gets would wait for the disk, for callers who must not."""
         return ColdReads(self._log, self._queues)
+
+    @cached_property
+    def _short_reader(self) -> UnitReader:
+        reader = unit_reader(self.config)
+        reader.filter_bytes = SHORT_SCAN * UNIT
+        return reader
 
     @property
     def closed(self) -> bool:
@@ -114,25 +120,29 @@ class StoreReader:
         count: int,
         program: Program,
         admit: Callable[[int, ExtUnit], bool] | None = None,
+        *,
+        short: bool = False,
     ) -> GetResult:
         """As ``get``, for messages of whose properties a filter is true.
 
         ``admit`` is asked first, with a place in the log and what an extension file has of the message.
+        ``short`` looks at no more units than ``cold_reads`` looks after.
         """
         queue = self._queues.find(topic, queue_id)
         if queue is None or self._closed:
             self._check_open()
             return GetResult("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
         view = self._log.view
+        reader = self._short_reader if short else self._reader
         admitted = None
         if admit is not None and self.config.enable_consume_queue_ext:
             admitted = self._admission(queue, admit)
         elif type(queue) is ConsumeQueue:
-            found = self._reader.get(queue.native, queue.slab, view, offset, count, MAX_BYTES, program)
+            found = reader.get(queue.native, queue.slab, view, offset, count, MAX_BYTES, program)
             if found is not None:
                 return found
         return get_messages(
-            self._reader, queue, view, offset, count, None, MAX_BYTES, program=program, admit=admitted
+            reader, queue, view, offset, count, None, MAX_BYTES, program=program, admit=admitted
         )
 
     def _admission(self, queue: Any, admit: Callable[[int, ExtUnit], bool]) -> Callable[[int, int], bool]:

@@ -7,6 +7,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from penstock.bench.child import python_environment
 from penstock.bench.penstockbroker import PenstockBroker
 from penstock.bench.row import Row
 from penstock.client import Producer
+from penstock.errors import RemotingError
 from penstock.message import Message
 
 TOPIC, QUEUES, BATCH, SIZE = "filtered", 4, 64, 1024
@@ -27,7 +29,8 @@ def filter_row(folder: Path, scale: Scale, wanted: Callable[[str], bool]) -> Ite
     """Three conditions that are true of every message: the answers are the same, the work is not."""
     if not wanted("sql"):
         return
-    count = scale.old_bytes // 8 // SIZE // (BATCH * QUEUES) * BATCH * QUEUES
+    # Little enough to be in memory as what was just written: older messages are looked after one by one.
+    count = 2048 if scale.seconds < 1 else 32_768
     rates: dict[str, list[float]] = {"plain": [], "all": [], "half": [], "half_scanned": []}
     with our_broker(folder) as broker:
         asyncio.run(_fill(broker, count))
@@ -53,7 +56,7 @@ def filter_row(folder: Path, scale: Scale, wanted: Callable[[str], bool]) -> Ite
 async def _fill(broker: PenstockBroker, count: int) -> None:
     body = b"x" * SIZE
     async with Producer("bench", namesrv=broker.namesrv) as producer:
-        await producer.send(Message(TOPIC, body))
+        await _first(producer, body)
         for queue in (await producer.queues(TOPIC))[:QUEUES]:
             for first in range(0, count // QUEUES, BATCH):
                 messages = [
@@ -61,6 +64,19 @@ async def _fill(broker: PenstockBroker, count: int) -> None:
                     for number in range(first, first + BATCH)
                 ]
                 await producer.send_batch(messages, queue=queue)
+
+
+async def _first(producer: Producer, body: bytes) -> None:
+    """Send until the broker is there: its name server comes a moment after its port."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            await producer.send(Message(TOPIC, body))
+            return
+        except RemotingError:
+            if time.monotonic() > end:
+                raise
+            await asyncio.sleep(0.05)
 
 
 def _properties(number: int) -> dict[str, str]:
