@@ -194,8 +194,8 @@ def test_accounts_are_kept_by_commands(tmp_path: Path, capsys: pytest.CaptureFix
             "name": "shop",
             "admin": True,
             "enabled": True,
-            "topics": {"orders": "Pub|Sub|Get"},
-            "groups": {"billing": "Sub|Get"},
+            "topics": {"orders": "Pub|Sub"},
+            "groups": {"billing": "Sub"},
             "from": [],
         }
     ]

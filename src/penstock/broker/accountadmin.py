@@ -20,6 +20,7 @@ _WRITES = (
     *(RequestCode.AUTH_CREATE_ACL, RequestCode.AUTH_UPDATE_ACL, RequestCode.AUTH_DELETE_ACL),
 )
 _NOT_SET = "not set any response code"
+"""What RocketMQ says beside its success."""
 _SUBJECT = "User:"
 
 
@@ -48,23 +49,29 @@ class AccountAdmin:
         found = self._accounts().find(request.fields.get("username", ""))
         if found is None:
             return request.answer(0, remark=_NOT_SET)
-        return json_answer(request, _user(found))
+        return _shown(request, _user(found))
 
     def users(self, connection: Connection, request: Command) -> Command:
         part = request.fields.get("filter", "")
-        return json_answer(request, [_user(each) for each in self._accounts() if part in each.name])
+        return _shown(request, [_user(each) for each in self._accounts() if part in each.name])
 
     def acl(self, connection: Connection, request: Command) -> Command:
         subject = request.fields.get("subject", "")
         found = self._accounts().find(subject.removeprefix(_SUBJECT))
         if found is None or not subject.startswith(_SUBJECT):
             raise RequestRefused(ResponseCode.NO_PERMISSION, "The subject is not exist.")
-        return json_answer(request, _acl(found))
+        return _shown(request, _acl(found))
 
     def acls(self, connection: Connection, request: Command) -> Command:
         subject, resource = request.fields.get("subjectFilter", ""), request.fields.get("resourceFilter", "")
         listed = [_acl(each, resource) for each in self._accounts() if subject in _SUBJECT + each.name]
-        return json_answer(request, [each for each in listed if each["policies"]])
+        return _shown(request, [each for each in listed if each["policies"]])
+
+
+def _shown(request: Command, value: Any) -> Command:
+    answer = json_answer(request, value)
+    answer.remark = _NOT_SET
+    return answer
 
 
 def _user(account: Account) -> dict[str, Any]:

@@ -47,9 +47,11 @@ def parse_actions(text: str) -> Action:
 
 
 def action_names(actions: Action) -> list[str]:
-    """The words, as RocketMQ's tools print them."""
+    """The words, as RocketMQ's tools print them. What comes with another is not said."""
     if actions == Action.ALL:
         return ["All"]
+    if actions & (Action.PUB | Action.SUB):
+        actions &= ~Action.GET
     return [(each.name or "").capitalize() for each in _each(actions)]
 
 
