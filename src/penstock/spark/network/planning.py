@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from penstock.spark.network.access import Access, make_access
 from penstock.spark.network.bounds import BrokerBounds
 from penstock.spark.network.reading import BrokerSplit
 from penstock.spark.options import BROKER_KINDS, ReadOptions
 from penstock.spark.ranges import QueueRange
+
+SPLIT_BYTES = 32 << 20
+"""What a task reads unless the options say: brokers take part of the time, so it is less than of a store."""
 
 
 def access_of(options: ReadOptions) -> Access:
@@ -35,7 +39,8 @@ def plan_ranges(
         return [BrokerSplit(bounds.access, tuple(ranges), by_key=True)]
     count = sum(part.end - part.start for part in ranges)
     mean = bounds.mean_size({part[:2]: part[2:] for part in ranges})
-    tasks = max(options.minPartitions, round(count * mean / options.splitBytes), 1)
+    size = SPLIT_BYTES if options.splitBytes == ReadOptions.splitBytes else options.splitBytes
+    tasks = max(options.minPartitions, ceil(count * mean / size), 1)
     each = -(-count // tasks)
     packed: list[list[QueueRange]] = [[]]
     room = each
