@@ -564,3 +564,23 @@ def test_recorded_mqadmin_is_shown_what_rocketmq_shows_but_the_secrets(name: str
     for user in theirs if isinstance(theirs, list) else [theirs] if theirs else []:
         user.pop("password", None)
     assert (json.loads(answer.body) if answer.body else None) == theirs
+
+
+def test_switches_of_rocketmqs_own_files_are_taken(tmp_path: Path) -> None:
+    from penstock.config import load_broker_config
+
+    file = tmp_path / "broker.conf"
+    file.write_text(
+        "aclEnable=true\ntls.server.mode=enforcing\ntls.server.certPath=c.pem\ntls.server.keyPath=k.pem\n"
+        "tls.server.need.client.auth=require\ntls.server.trustCertPath=t.pem\ntls.enable=true\n"
+        'innerClientAuthenticationCredentials={"accessKey":"broker","secretKey":"hush-hush"}\n'
+    )
+    config, origins = load_broker_config(file, {"PENSTOCK_ACCOUNTS_FILE": "a.json"})
+    assert config.security.accounts_file == "a.json"
+    assert config.security.authorize
+    assert (config.server_tls.mode, config.server_tls.client_auth) == ("enforcing", "require")
+    assert config.client_tls is not None
+    assert "hush-hush" not in repr(config) + repr(origins)
+    with pytest.raises(ConfigError) as found:
+        load_broker_config(file, {}, {"tls_server_key_password": 5, "accounts_file": "a.json"})
+    assert "5" not in str(found.value).replace("tls_server_key_password", "")
