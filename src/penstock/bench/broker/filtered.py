@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from penstock.bench.broker.extremes import our_broker
-from penstock.bench.broker.turns import Scale
+from penstock.bench.broker.turns import Scale, cpu_seconds
 from penstock.bench.child import python_environment
 from penstock.bench.penstockbroker import PenstockBroker
 from penstock.bench.row import Row
@@ -31,25 +31,30 @@ def filter_row(folder: Path, scale: Scale, wanted: Callable[[str], bool]) -> Ite
         return
     # Little enough to be in memory as what was just written: older messages are looked after one by one.
     count = 2048 if scale.seconds < 1 else 32_768
-    rates: dict[str, list[float]] = {"plain": [], "all": [], "half": [], "half_scanned": []}
+    turns: dict[str, list[dict[str, float]]] = {"": [], ALL: [], HALF: []}
     with our_broker(folder) as broker:
         asyncio.run(_fill(broker, count))
         for _ in range(scale.rounds):
-            rates["plain"].append(_pull(broker, count, scale, "")["taken"])
-            rates["all"].append(_pull(broker, count, scale, ALL)["taken"])
-            half = _pull(broker, count, scale, HALF)
-            rates["half"].append(half["taken"])
-            rates["half_scanned"].append(half["scanned"])
-    middle = {name: statistics.median(values) for name, values in rates.items()}
+            for sql, done in turns.items():
+                done.append(_pull(broker, count, scale, sql))
+
+    def middle(sql: str, figure: str) -> float:
+        return statistics.median(turn[figure] for turn in turns[sql])
+
     yield Row(
         "sql",
         "pulls with an SQL filter of three conditions, all of which fit, 1 KiB",
         "msg/s",
-        middle["all"],
-        middle["plain"],
+        middle(ALL, "taken"),
+        middle("", "taken"),
         0.7,
         against="ourselves without",
-        detail={"half_fit": middle["half"], "half_fit_scanned": middle["half_scanned"]},
+        detail={
+            "half_fit": middle(HALF, "taken"),
+            "half_fit_scanned": middle(HALF, "scanned"),
+            "cpu_s_per_million": middle(ALL, "cpu"),
+            "cpu_s_per_million_without": middle("", "cpu"),
+        },
     )
 
 
@@ -91,6 +96,8 @@ def _properties(number: int) -> dict[str, str]:
 def _pull(broker: PenstockBroker, count: int, scale: Scale, sql: str) -> dict[str, float]:
     where = [broker.address, TOPIC, str(QUEUES), str(count // QUEUES), str(scale.seconds)]
     command = [sys.executable, "-m", "penstock.bench.broker.puller", *where, *([sql] if sql else [])]
+    before = cpu_seconds(broker.pid)
     done = subprocess.run(command, env=python_environment(), capture_output=True, check=True)
     rates: dict[str, float] = json.loads(done.stdout)
+    rates["cpu"] = (cpu_seconds(broker.pid) - before) * 1e6 / (rates["scanned"] * scale.seconds)
     return rates
