@@ -34,6 +34,8 @@ cdef extern from *:
 cdef enum:
     WAITING = 64           # entries whose slots are being fetched; a power of two
     MAX_LEVELS = 64
+    SMALL_RUN = 1 << 17    # bytes of log
+    GATHER_US = 500
 
 DONE, NEED_QUEUE, NEED_FILE, NEED_GAP, SPECIAL, INDEX_FULL, BAD_RECORD, WRITE_FAILED, BLANK = range(9)
 
@@ -410,6 +412,9 @@ cdef class Dispatch:
                         arrived.notify_fast()
                     if code != C_DONE or steady_ns() > until:
                         break
+                    if naps and self.position - before < SMALL_RUN:
+                        # Each run costs a write for every queue it touches: let a few more records come.
+                        usleep(GATHER_US)
         finally:
             mapping.unpin()
         return code
