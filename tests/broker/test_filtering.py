@@ -140,15 +140,15 @@ def test_a_costly_filter_ends_early_and_the_next_pull_goes_on(tmp_path: Path) ->
 
     async def scene(broker: Broker, client: Client) -> None:
         value = "y" * 30_000
-        for _ in range(40):
+        for _ in range(6):
             await client.send("T", b"m", properties=properties_text(a=value))
-        sql = " OR ".join(["a CONTAINS 'yyyyyx'"] * 500)
+        sql = " OR ".join(["a CONTAINS 'yx'"] * 500)
         offset = pulls = 0
-        while offset < 40:
+        while offset < 6:
             code, _, offset = await pulled(client, sql, offset)
             assert code == 20
             pulls += 1
-        assert pulls > 3
+        assert pulls > 2
 
     play(tmp_path, scene, flush="async")
 
