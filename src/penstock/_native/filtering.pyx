@@ -10,7 +10,6 @@ from penstock._native.record cimport Span, next_property
 
 cdef extern from *:
     """
-    #define _GNU_SOURCE
     #include <string.h>
     """
     void* memmem(const void* haystack, size_t n, const void* needle, size_t m) noexcept nogil
@@ -299,7 +298,7 @@ cdef class Program:
         if out.kind != TEXT:
             be_boolean(out, False)
             return 0
-        self.work += out.text.length >> 5
+        self.work += out.text.length >> 2
         if wanted.length > out.text.length:
             found = False
         elif node.sign == CONTAINS:

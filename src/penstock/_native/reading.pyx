@@ -31,7 +31,7 @@ cdef enum:
     MAX_CODES = 64
     BLANK_SIZE = 0x7FFFFFFF
     AHEAD = 12
-    # Steps of a filter in one get, a few tens of milliseconds: the scan ends there and the next get goes on.
+    # Steps of a filter in one get, some ten milliseconds: the scan ends there and the next get goes on.
     MAX_WORK = 1000000
 
 cdef int64_t EXT_ADDRESS = -2147483649
