@@ -119,7 +119,8 @@ class Pulling:
         reset = broker.resets.take(group_name, topic_name, queue_id) if broker.resets else None
         if reset is not None:
             return self._moved(request, topic, group, queue_id, reset)
-        count, bulk, places = header.count if wanted.is_tag else max(header.count, SHORT_SCAN), 0, []
+        count, bulk = header.count if wanted.is_tag else max(header.count, SHORT_SCAN), 0
+        places: list[Place] = []
         if BULK in request.fields and wanted.is_tag and wanted.codes is None:
             bulk, places = self._cold.missing_bulk(topic_name, queue_id, offset, min(count, MAX_BULK))
         if not bulk and not fetched:

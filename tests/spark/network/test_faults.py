@@ -156,7 +156,10 @@ def test_messages_that_retention_took_after_planning_are_lost_with_their_ranges(
     assert len(found) == NUMBERS - sum(firsts.values())
 
 
-def test_offsets_that_were_taken_back_are_lost_with_their_ranges(filled: RunningBroker) -> None:
+def test_offsets_that_were_taken_back_are_lost_with_their_ranges(
+    filled: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.network.pulls._ODD_ANSWERS", 2)
     options, splits = planned(filled.namesrv, subscribe="t")
     part = splits[0].ranges[0]
     longer = type(splits[0])(splits[0].access, (part._replace(end=part.end + 30),))

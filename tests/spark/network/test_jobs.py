@@ -34,6 +34,7 @@ def test_an_export_from_brokers_has_every_message_once_and_goes_on_where_it_was(
     assert len(set(map(tuple, (row.values() for row in table.to_pylist())))) == table.num_rows == 200
 
 
+@pytest.mark.cluster
 def test_a_replay_into_brokers_sends_each_message_once(
     spark: SparkSession, penstock_broker: RunningBroker, tmp_path: Path
 ) -> None:
