@@ -11,6 +11,7 @@ import pytest
 from penstock.cli.sparkframe import brokers_or
 from penstock.errors import UsageError
 from penstock.spark.jobs.export import export
+from penstock.spark.jobs.importing import import_messages
 from penstock.spark.jobs.replay import replay
 from penstock.spark.sql import sql
 from penstock.testing import RunningBroker
@@ -45,6 +46,15 @@ def test_a_replay_into_brokers_sends_each_message_once(
     found = rows(penstock_broker.namesrv, ["tags", "properties"], subscribe="again")
     assert [row["tags"] for row in found] == ["red"] * 7
     assert {row["properties"]["REPLAY_TOPIC"] for row in found} == {"orders"}
+
+
+@pytest.mark.cluster
+def test_an_import_into_brokers_is_made_once(spark: SparkSession, penstock_broker: RunningBroker) -> None:
+    frame = spark.range(0, 40, 1, 2).selectExpr("cast(id as string) as body", "cast(id as string) as keys")
+    for _ in range(2):
+        import_messages(spark, frame, f"namesrv://{penstock_broker.namesrv}", topic="imported", write_id="i")
+    found = rows(penstock_broker.namesrv, ["body"], subscribe="imported")
+    assert sorted(int(row["body"]) for row in found) == list(range(40))
 
 
 def test_sql_asks_brokers(spark: SparkSession, served: RunningBroker) -> None:
