@@ -128,7 +128,7 @@ def test_batches_that_make_no_sense_ack_nothing(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.one_of(st.text(max_size=60), st.lists(st.from_regex(r"-?\d{0,22}|b", fullmatch=True)).map(" ".join))
 )
