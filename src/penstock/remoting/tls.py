@@ -145,7 +145,7 @@ class TlsLayer(asyncio.Protocol):
             used = 0
             try:
                 while used < size and (incoming.pending or tls.pending()):
-                    got = tls.read(size - used, scratch[used:])  # type: ignore[arg-type]
+                    got = tls.read(size - used, scratch[used:])
                     if not got:
                         raise ssl.SSLZeroReturnError
                     used += got  # type: ignore[operator]
