@@ -23,7 +23,7 @@ class Expression:
 
     def __init__(self, *operands: Expression) -> None:
         self.operands = operands
-        self.height = 1 + max((operand.height for operand in operands), default=0)
+        self.height: int = 1 + max((operand.height for operand in operands), default=0)
 
     def evaluate(self, properties: Properties) -> Value:
         """The value for a message; EvaluationFailed when there is none."""

@@ -70,8 +70,8 @@ def numbers(left: str, right: str) -> tuple[float, float]:
 
 def negated(value: Value) -> Value:
     """The value with the other sign; of anything but a number there is none."""
-    if type(value) in (int, Long):
-        return type(value)(-value)  # type: ignore[operator, call-arg, arg-type, no-any-return]
-    if type(value) is float:
-        return -value
-    return None
+    if isinstance(value, Long):
+        return Long(-value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return -value
