@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from client_scenarios import Cluster, Driver, Observed, Stage
-from time_scenarios import TIME
 
-from penstock.bench.penstockbroker import PenstockBroker
-from penstock.bench.rocketmq import RocketMQ
+pytest.register_assert_rewrite("time_scenarios")
+
+from time_scenarios import TIME  # noqa: E402
+
+from penstock.bench.penstockbroker import PenstockBroker  # noqa: E402
+from penstock.bench.rocketmq import RocketMQ  # noqa: E402
 
 SETTINGS: dict[str, object] = {
     "recallMessageEnable": "true",

@@ -329,3 +329,24 @@ def test_whole_copies_of_another_owner_go_when_the_wheel_moves_on(store: FakeSto
     fill(store, timer)
     timer.stop()
     assert wheel_copies(store) == []
+
+
+def test_s20_what_rolled_while_the_timer_was_down_still_meets_what_deletes_it(
+    store: FakeStore, clock: ManualClock
+) -> None:
+    """A long stop: the slots of the rolls and the last one are over when the timer comes back."""
+    store.config = store.config.replace(timer_roll_window_slot=10)
+    timer = open_timer(store)
+    timer.run_once()
+    deliver = clock.now_ms() + 25_000
+    for body in (b"a", b"b", b"c"):
+        put(store, body, deliver - clock.now_ms())
+    timer.run_once()
+    clock.advance(3000)
+    put(store, b"delete", deliver - clock.now_ms(), TIMER_DEL_UNIQKEY="K-b")
+    timer.run_once()
+    timer.close()
+    clock.advance(HOUR)
+    timer = open_timer(store)
+    run(timer, clock, 2000)
+    assert store.bodies("t") == [b"a", b"c"]

@@ -224,6 +224,7 @@ class Broker:
         )
         if store.config.timer_wheel_enable:
             store.schedules.timer.on_delivered = self._timers_fired
+            store.schedules.timer.gentle = True
         self.sending = Sending(self)
         self.transactions = Transactions(self)
         order, modes = PopOrder(self.clock), RequestModes()

@@ -378,6 +378,8 @@ class Sending:
 
     def _is_half(self, header: SendHeader) -> bool:
         """Whether the message is the first half of a transaction."""
+        if PROPERTY_TRANSACTION_PREPARED not in header.properties:
+            return False
         properties = parse_text(header.properties)
         if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() != "true":
             return False

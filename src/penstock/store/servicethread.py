@@ -34,6 +34,11 @@ class ServiceThread:
         """True while ``stop`` waits for the thread: a long step looks at it and returns early."""
         return self._stopping.is_set()
 
+    def rest(self, seconds: float) -> None:
+        """For a step on the thread: let others have the interpreter; a stop ends it. Elsewhere nothing."""
+        if seconds > 0 and threading.current_thread() is self._thread:
+            self._stopping.wait(seconds)
+
     def start(self) -> None:
         """Start the thread; a service that runs already goes on running."""
         if self.running:

@@ -11,6 +11,7 @@ timer log, then the wheel, then the checkpoint. A crash loses nothing; what was 
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 
@@ -45,8 +46,9 @@ from penstock.store.timerwheel import TimerWheel
 
 _PULL = 32
 _CLEAN_SECONDS = 30.0
-# So many messages are put before they are made readable together.
-_SHARE = 512
+# So many messages are put before they are made readable together, and with a loop beside the timer.
+_SHARE, _GENTLE_SHARE = 512, 64
+_REST_SECONDS = 0.005
 # A clock set back further than this is believed; a smaller step is waited out.
 _CLOCK_STEP_MS = 60_000
 
@@ -76,6 +78,8 @@ class TimerMessageStore:
         self._delivery = TimerDelivery(store, self.log, self.metrics)
         self.on_delivered: Callable[[], object] = _nothing
         """Called on the timer's thread when messages were put into their topics and may be read."""
+        self.gentle = False
+        """Whether an event loop shares the interpreter: then the timer rests as long as it works."""
         self._open_slot: DueSlot | None = None
         self._replay_before = 0
         self._replay_fired_before = 0
@@ -110,7 +114,7 @@ class TimerMessageStore:
             self._dirty = (found.wheel_rebuilt and found.log_end > 0) or found.cut > 0
             begin = self._place.load()
             if begin is not None:
-                self._delivery.delivered.find(self._store, begin)
+                self._delivery.rolled_end = self._delivery.delivered.find(self._store, begin)
             # From here on until the first flush: what this run delivers is found by the next one too.
             end = self._store.max_physical_offset
             self._place.save(end if begin is None else min(begin, end), durable=True)
@@ -164,11 +168,18 @@ class TimerMessageStore:
             tick = moment // self._precision * self._precision
             if self.write_time - tick > _CLOCK_STEP_MS and self._open_slot is None:
                 self._go_back(tick)
-            if self._enqueue(moment, report):
+            place = None
+            # Again only for messages that rolled, and only while that leads on.
+            while self._enqueue(moment, report) and place != (self.queue_offset, self.read_time):
+                place = (self.queue_offset, self.read_time)
                 self.write_time = max(self.write_time, tick)
-                self._dequeue(report)
-                if self.read_time == self.write_time:
-                    self._delivery.delivered.forget()
+                if not self._rolls_under_way:
+                    self._dequeue(report)
+                    if self.read_time == self.write_time:
+                        self._delivery.delivered.forget()
+                self._publish(report)
+                if not self._rolls_under_way or not self._rolls_readable:
+                    break
             self._publish(report)
             elapsed = self._store.clock.monotonic()
             if (elapsed - self._flushed_at) * 1000 >= self._store.config.timer_flush_interval_ms:
@@ -243,9 +254,20 @@ class TimerMessageStore:
 
     def _step(self) -> int:
         self.run_once()
+        if self._rolls_under_way:
+            return 2
         idle = max(10, 100 * self._precision // 1000)
         # Awake when the tick is over, not some time after it.
         return min(idle, self._precision - self._store.clock.now_ms() % self._precision)
+
+    @property
+    def _rolls_under_way(self) -> bool:
+        """Whether messages that rolled are not in the wheel again: slots further on may be theirs."""
+        return self.queue_offset < self._delivery.rolled_end
+
+    @property
+    def _rolls_readable(self) -> bool:
+        return self._store.max_offset(TIMER_TOPIC, 0) >= self._delivery.rolled_end
 
     def _publish(self, report: TimerReport) -> None:
         """Make readable what was put since the last call."""
@@ -260,6 +282,7 @@ class TimerMessageStore:
         end = self._store.max_offset(TIMER_TOPIC, 0)
         self.queue_offset = max(self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
         while self.queue_offset < end and not self._thread.stopping:
+            begin = self._store.clock.monotonic()
             answer = self._store.get(TIMER_TOPIC, 0, self.queue_offset, _PULL)
             for record in answer.messages:
                 if not self._enqueue_one(record, now, report):
@@ -269,6 +292,8 @@ class TimerMessageStore:
             if answer.next_begin_offset <= self.queue_offset and not answer.messages:
                 break
             self.queue_offset = max(self.queue_offset, answer.next_begin_offset)
+            if self.gentle:
+                self._thread.rest(min(self._store.clock.monotonic() - begin, _REST_SECONDS))
         return True
 
     def _enqueue_one(self, record: StoredRecord, now: int, report: TimerReport) -> bool:
@@ -278,15 +303,20 @@ class TimerMessageStore:
             return True
         if record.queue_offset < self._replay_before and out < self._replay_fired_before:
             return True
-        if out < self.write_time:
+        if out < self._first_full_slot:
             if out + self._precision <= now:
                 return self._delivery.put(record, NEVER_ENQUEUED, False, report)
             # The clock was set back a little: its slot is emptied already, so take the next one.
-            out = self.write_time
+            out = max(self.write_time, self._first_full_slot)
         self._add_to_wheel(record, out, now)
         self._delivery.count_enqueued(record)
         report.enqueued += 1
         return True
+
+    @property
+    def _first_full_slot(self) -> int:
+        """From here on slots can be joined: nobody has begun to empty them, whether they are due or not."""
+        return self.read_time if self._open_slot is None else self._open_slot.time + self._precision
 
     def _add_to_wheel(self, record: StoredRecord, out: int, now: int) -> None:
         magic = TIMER_MAGIC_DEFAULT
@@ -297,19 +327,21 @@ class TimerMessageStore:
             slots = self._window // self._precision
             # Shortly before the window's end only half the way: the last roll must not be a hasty one.
             out = base + (slots // 2 if excess < slots // 3 * self._precision else slots) * self._precision
-        deletes = PROPERTY_TIMER_DEL_UNIQKEY in record.properties
+        properties = record.properties
+        deletes = PROPERTY_TIMER_DEL_UNIQKEY in properties
         if deletes:
             magic |= TIMER_MAGIC_DELETE
         slot = self.wheel.slot(out)
+        written = min(self.write_time, out)
         position = self.log.append(
             TimerUnit(
                 -1 if slot is None else slot.last_position,
                 magic,
-                self.write_time,
-                out - self.write_time,
+                written,
+                out - written,
                 record.physical_offset,
                 record.size,
-                java_hash(record.properties.get(PROPERTY_REAL_TOPIC, "")),
+                _topic_hash(properties.get(PROPERTY_REAL_TOPIC, "")),
             )
         )
         self.wheel.add(out, position, -1 if deletes else 1)
@@ -338,15 +370,22 @@ class TimerMessageStore:
                 self.read_time, slot = found
                 due = self._delivery.open_slot(self.read_time, slot.last_position, self._precision, report)
                 self._open_slot = due
-            goes_on = self._delivery.drain(due, report, _SHARE)
+            goes_on = self._delivery.drain(due, report, _GENTLE_SHARE if self.gentle else _SHARE)
             self._dirty = True
             if not goes_on:
                 break
             if due.waiting:
                 self._publish(report)
+                if self.gentle:
+                    self._thread.rest(_REST_SECONDS / 10)
                 continue
             self._open_slot = None
             self.read_time = due.time + self._precision
+            if self._rolls_under_way:
+                break  # what deletes one of them may be among them, and both may be due already
+
+
+_topic_hash = functools.lru_cache(maxsize=1024)(java_hash)
 
 
 def _nothing() -> None:

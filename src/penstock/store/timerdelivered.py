@@ -88,13 +88,17 @@ class Delivered:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def find(self, store: ServiceStore, begin: int) -> None:
-        """Look through the log from a place on."""
+    def find(self, store: ServiceStore, begin: int) -> int:
+        """Look through the log from a place on; the end of the timer topic's queue as far as it is there."""
+        rolled_end = 0
         for record in _records(store, max(begin, store.max_physical_offset - MOST_BYTES)):
             if _MARK in bytes(record.properties_bytes):
                 key = delivery_key(record, record.topic, record.queue_id)
                 if key is not None:
                     self._found[key] += 1
+                if record.topic == TIMER_TOPIC:
+                    rolled_end = record.queue_offset + 1
+        return rolled_end
 
     def take(self, record: StoredRecord, topic: str, queue_id: int, roll_times: str) -> bool:
         """Whether a message that is about to be put to a place is there already. Asked once for each."""

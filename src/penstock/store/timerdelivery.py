@@ -64,6 +64,8 @@ class TimerDelivery:
         self._metrics = metrics
         self.delivered = Delivered()
         """What was put behind the checkpoint that this run began with."""
+        self.rolled_end = 0
+        """Messages that rolled lie before this offset of the timer topic."""
 
     def open_slot(self, time: int, last_position: int, precision: int, report: TimerReport) -> DueSlot:
         """Follow a slot's chain from its newest unit.
@@ -139,6 +141,7 @@ class TimerDelivery:
             _log.error("timer message at %d: %s, dropped", record.physical_offset, outcome.status)
             report.dropped += 1
         elif roll:
+            self.rolled_end = outcome.queue_offset + 1
             report.rolled += 1
         else:
             report.delivered += 1

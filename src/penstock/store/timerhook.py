@@ -63,7 +63,7 @@ class ScheduleHook:
         """The message to store in place of this one, or the status that ends the put."""
         if asks_for_time(message) and has_queue_unit(message.sys_flag):
             answer = self._time(message, store)
-            if isinstance(answer, str):
+            if isinstance(answer, str) or answer.topic == TIMER_TOPIC:
                 return answer
             message = answer
         return delay_level_hook(message, store)

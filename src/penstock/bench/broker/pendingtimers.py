@@ -1,8 +1,8 @@
 """A process whose store holds many timers: ``python -m penstock.bench.broker.pendingtimers fill PATH COUNT``.
 
 Through the store itself, without the wire: a broker keeps nothing of a timer beside its store. ``fill`` puts
-them, due over the days the wheel allows, and takes them all into the wheel; ``open`` opens the store again.
-Both print their anonymous memory.
+them as the hook would, due over two days, and waits until all are in the wheel; ``open`` opens the store
+again. Both print their anonymous memory.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ _HOUR_MS = 3_600_000
 _CONFIG = StoreConfig(flush_disk_type="async", message_index_enable=False)
 
 
+def _timed(number: int, now: int) -> Message:
+    """As the put hook leaves a timed message: in the timer topic, with the time and where it belongs."""
+    out = (now + _HOUR_MS + number * 7919 % _DAYS_MS) // 1000 * 1000
+    topic = f"t{number % 16}"
+    text = f"TIMER_OUT_MS\x01{out}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02UNIQ_KEY\x01{number:032X}\x02"
+    return Message(TIMER_TOPIC, b"x" * 64, queue_id=0, raw_properties=text.encode())
+
+
 def main(what: str, path: str, count: int) -> dict[str, float]:
     begin = time.monotonic()
     with open_writable(path, config=_CONFIG) as store:
@@ -31,17 +39,7 @@ def main(what: str, path: str, count: int) -> dict[str, float]:
         if what == "fill":
             now = store.clock.now_ms()
             for first in range(0, count, _STEP):
-                store.put_many(
-                    [
-                        Message(
-                            f"t{number % 16}",
-                            b"x" * 64,
-                            queue_id=0,
-                            properties={"TIMER_DELIVER_MS": str(now + _HOUR_MS + number * 7919 % _DAYS_MS)},
-                        )
-                        for number in range(first, min(first + _STEP, count))
-                    ]
-                )
+                store.append_many([_timed(number, now) for number in range(first, min(first + _STEP, count))])
         while timer.queue_offset < store.max_offset(TIMER_TOPIC, 0) or store.undispatched:
             timer.wake()
             time.sleep(0.01)

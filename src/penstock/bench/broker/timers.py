@@ -62,7 +62,7 @@ def timer_rows(
 def _measure(driver: Peer, namesrv: str, scale: Scale) -> dict[str, Any]:
     # A first small run: both brokers and the client have done this before anything counts.
     small = {"count": max(1, scale.timers // 50), "lead_ms": 2000, "span_ms": 2000}
-    arguments = {"namesrv": namesrv, "senders": 16, "size": 128}
+    arguments = {"namesrv": namesrv, "senders": 64, "size": 128}
     driver.ask("timers", topic="warm-timers", **small, **arguments)
     span, lead = int(scale.timer_span * 1000), int(scale.timer_lead * 1000)
     answer = driver.ask("timers", topic="timers", count=scale.timers, lead_ms=lead, span_ms=span, **arguments)
