@@ -22,6 +22,7 @@ from broker_pop.popping import (
     until,
 )
 from penstock.broker import Broker
+from penstock.store.coldread import Place
 
 HOUR = 3_600_000
 
@@ -286,5 +287,35 @@ def test_a_topic_that_goes_takes_its_pops_with_it(tmp_path: Path) -> None:
         assert len(await pop(client, "Later", pollTime=20_000, now=clock.now_ms)) == 1
         assert broker.topics.find("%RETRY%G_T") is None
         assert broker.popping.inflight.of_groups().get(("T", "G")) is None
+
+    play(tmp_path, scene, clock=clock)
+
+
+def test_old_messages_are_fetched_from_the_disk_before_they_are_popped_or_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SetClock()
+
+    async def scene(broker: Broker, client: Client) -> None:
+        await send(client, 3)
+        cold = broker.store.cold_reads
+        cold.hot_bytes = 0
+        fetched: list[int] = []
+        fetch = cold.fetch
+
+        def noted(places: list[Place]) -> None:
+            fetched.append(len(places))
+            fetch(places)
+
+        monkeypatch.setattr(cold, "fetch", noted)
+        monkeypatch.setattr(cold, "_is_cached", lambda place: False)
+        given = await pop(client)
+        assert [each.body for each in given] == [b"m0", b"m1", b"m2"]
+        assert fetched == [3]
+        assert await ack(client, given[1]) == [0]
+        clock.ahead_ms = 70_000
+        back = await pop(client, pollTime=20_000, now=clock.now_ms)
+        assert [each.body for each in back] == [b"m0", b"m2"]
+        assert len(fetched) > 1
 
     play(tmp_path, scene, clock=clock)

@@ -130,7 +130,10 @@ def test_a_damaged_record_of_the_revive_log_is_passed_over(tmp_path: Path) -> No
 
     async def scene(broker: Broker, client: Client) -> None:
         topic = broker.popping.log.topic
-        for body in (b"", b"{", b"[]", b'{"t":7}', b'{"t":"T"}', b'{"bm":"x"}', b"\xff" * 40):
+        wild = CheckPoint(bn="b", c="G", d=[2**70], it=2**80, n=2**40, pt=-(2**90), q=2**50, so=2**99, t="T")
+        near = CheckPoint(bn="b", c="G", d=[2**31 - 1], n=1, so=2**61, t="T")
+        forged = [LOG.checkpoint(each, 0, 0).body for each in (wild, near)]
+        for body in (*forged, b"", b"{", b"[]", b'{"t":7}', b'{"t":"T"}', b'{"bm":"x"}', b"\xff" * 40):
             for tag in ("ck", "ack", "bAck", "else"):
                 for queue in range(8):
                     broker.store.put(Message(topic, body or b" ", tags=tag, queue_id=queue))

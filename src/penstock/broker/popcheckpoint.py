@@ -26,7 +26,8 @@ AHEAD_MS = 1000
 MOST = 32
 """Messages of one checkpoint: its bits are those of a Java int."""
 
-_INT32 = 1 << 31
+_INT32, _INT63 = 1 << 31, 1 << 62
+"""Far from where a sum of two does not fit any more."""
 
 
 def revive_topic(cluster: str) -> str:
@@ -60,6 +61,21 @@ class CheckPoint(msgspec.Struct, omit_defaults=False):
     """How often it was written again because a message could not be revived."""
     sp: bool = False
     """The messages were given back, not failed: another delivery does not count."""
+
+    @property
+    def makes_sense(self) -> bool:
+        """Whether it can be a checkpoint of anything: whoever may send to the revive topic can write one."""
+        distances = self.d or ()
+        return (
+            bool(self.t and self.c)
+            and 0 <= self.n <= MOST
+            and 0 <= self.q < _INT32
+            and 0 <= self.so < _INT63
+            and 0 <= self.pt < _INT63
+            and -_INT63 < self.it < _INT63
+            and len(distances) <= MOST
+            and all(0 <= distance < _INT32 for distance in distances)
+        )
 
     @property
     def due_ms(self) -> int:

@@ -128,7 +128,7 @@ class PopPositions:
         moved: set[QueueOfGroup] = set()
         for point in sorted(self._young_checkpoints(log), key=lambda each: each.so):
             topic, group = point.t or "", point.c or ""
-            if not topic or not group or "@" in topic or not 0 <= point.q < 2**31:
+            if not point.makes_sense or "@" in topic:
                 continue
             stands = self._offsets.query(group, topic, point.q)
             end = point.offset(point.n - 1) + 1 if point.n > 0 and len(point.d or ()) == point.n else -1

@@ -148,7 +148,7 @@ class PopRevive:
         try:
             if message.tags == CHECKPOINT_TAG:
                 point = decode_checkpoint(message.body)
-                if point.t and point.c:
+                if point.makes_sense:
                     point.ro = message.queue_offset
                     point.bm &= 0xFFFFFFFF
                     self._add(queue, point)
