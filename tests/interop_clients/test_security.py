@@ -225,7 +225,7 @@ COMMANDS = [
     ["topicStatus", "-t", "Mine"],
     ["topicList"],
     ["clusterList"],
-    ["consumerProgress", "-g", "mine"],
+    ["topicRoute", "-t", "Mine"],
     ["updateTopic", "-t", "New", "-c", "DefaultCluster"],
 ]
 
