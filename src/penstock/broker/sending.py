@@ -32,7 +32,7 @@ from penstock.remoting import Command, Connection, Handler, RequestCode, Respons
 from penstock.remoting.command import decode
 from penstock.store.innerput import light_names
 from penstock.store.retry import dead_letter_topic, redirect_exhausted
-from penstock.store.rewrite import parse_number, property_map
+from penstock.store.rewrite import parse_number
 from penstock.store.transaction import prepare_half
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _RECONSUME_SINCE = 121
 """Clients of this version (3.4.9) and later mean what they say in maxReconsumeTimes."""
 
 
+_OUT = f"\x02{PROPERTY_TIMER_OUT_MS}\x01".encode()
 LOOK_AHEAD = 8 << 20
 ROOM_EACH = 34 << 10
 """More than a record can take beside its body."""
@@ -399,7 +400,9 @@ class Sending:
         self, fields: dict[str, str], header: SendHeader, stored: Message, key: str
     ) -> None:
         """What a producer needs to take a timed message back."""
-        due = parse_number(property_map(stored).get(PROPERTY_TIMER_OUT_MS))
+        # The hook wrote the time behind whatever the producer sent, and never twice.
+        written = (stored.raw_properties or b"").rpartition(_OUT)[2].partition(b"\x02")[0]
+        due = parse_number(written.decode(errors="replace"))
         if due is not None:
             handle = RecallHandle(header.topic, self._broker.config.broker_name, due + 1, key)
             fields["recallHandle"] = handle.encode()

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from penstock.message import Message, encode_properties
 from penstock.message.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELAY_SEC,
@@ -17,7 +18,7 @@ from penstock.message.properties import (
 )
 from penstock.message.sysflag import has_queue_unit
 from penstock.message.topic import TIMER_TOPIC
-from penstock.store.delayhook import delay_level_hook, requested_level
+from penstock.store.delayhook import delay_level_hook
 from penstock.store.face import ServiceStore
 from penstock.store.rewrite import parse_number, property_map, redirected
 
@@ -28,14 +29,16 @@ FLOW_CONTROL = "WHEEL_TIMER_FLOW_CONTROL"
 REQUESTS = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
 
 
-def asks_for_time(message: Message) -> bool:
-    """Whether a timer request is among the message's properties. Cheap: every put asks this."""
-    if message.raw_properties is not None:
-        return b"TIMER_DEL" in message.raw_properties and any(
-            name in property_map(message) for name in REQUESTS
-        )
-    properties = message.properties
-    return bool(properties) and any(name in properties for name in REQUESTS)  # type: ignore[operator]
+def timed_properties(message: Message) -> dict[str, str] | None:
+    """The map of a message's properties if a timer request is among them. Cheap: every put asks this."""
+    raw = message.raw_properties
+    if raw is not None:
+        if b"TIMER_DEL" not in raw:
+            return None
+    elif not message.properties or not any(name in message.properties for name in REQUESTS):
+        return None
+    properties = property_map(message)
+    return properties if any(name in properties for name in REQUESTS) else None
 
 
 def wheel_time(deliver_ms: int, precision_ms: int) -> int:
@@ -61,16 +64,16 @@ class ScheduleHook:
 
     def __call__(self, message: Message, store: ServiceStore) -> Message | str:
         """The message to store in place of this one, or the status that ends the put."""
-        if asks_for_time(message) and has_queue_unit(message.sys_flag):
-            answer = self._time(message, store)
+        properties = timed_properties(message)
+        if properties is not None and has_queue_unit(message.sys_flag):
+            answer = self._time(message, store, properties)
             if isinstance(answer, str) or answer.topic == TIMER_TOPIC:
                 return answer
             message = answer
         return delay_level_hook(message, store)
 
-    def _time(self, message: Message, store: ServiceStore) -> Message | str:
-        properties = property_map(message)
-        if requested_level(message) > 0:
+    def _time(self, message: Message, store: ServiceStore, properties: dict[str, str]) -> Message | str:
+        if (parse_number(properties.get(PROPERTY_DELAY_TIME_LEVEL)) or 0) > 0:
             # A level wins, and the request must not come up again when the message is delivered.
             kept = {name: value for name, value in properties.items() if name not in REQUESTS}
             return replace(message, raw_properties=encode_properties(kept))
