@@ -36,7 +36,7 @@ class Scale:
     connections: int = 5000
     old_bytes: int = 512 << 20
     timers: int = 100_000
-    timer_lead: float = 60.0
+    timer_lead: float = 30.0
     timer_span: float = 60.0
 
     @classmethod

@@ -91,7 +91,9 @@ final class ClientTimers {
         producer.send(new Message(topic, "first", body));
 
         AtomicIntegerArray times = new AtomicIntegerArray(count);
-        long[] lateness = new long[count];
+        long[] due = new long[count];
+        long[] acked = new long[count];
+        long[] arrived = new long[count];
         AtomicInteger twice = new AtomicInteger();
         CountDownLatch open = new CountDownLatch(count);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("timers-" + run);
@@ -111,7 +113,7 @@ final class ClientTimers {
                     twice.incrementAndGet();
                     continue;
                 }
-                lateness[place] = now - Long.parseLong(message.getProperty(DELIVER));
+                arrived[place] = now;
                 open.countDown();
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -128,10 +130,11 @@ final class ClientTimers {
                 for (int number = next.getAndIncrement(); number < count; number = next.getAndIncrement()) {
                     Message message = new Message(topic, body);
                     message.putUserProperty("number", Integer.toString(number));
-                    long due = first + ThreadLocalRandom.current().nextLong(span);
-                    MessageAccessor.putProperty(message, DELIVER, Long.toString(due));
+                    due[number] = first + ThreadLocalRandom.current().nextLong(span);
+                    MessageAccessor.putProperty(message, DELIVER, Long.toString(due[number]));
                     try {
                         producer.send(message);
+                        acked[number] = System.currentTimeMillis();
                     } catch (Exception error) {
                         failed.incrementAndGet();
                     }
@@ -147,13 +150,19 @@ final class ClientTimers {
         boolean all = open.await(patience, TimeUnit.MILLISECONDS);
         consumer.shutdown();
         producer.shutdown();
-        long[] sorted = lateness.clone();
+        // What was sent behind its own time could not be on time: it is late from its answer on.
+        long[] sorted = new long[count];
+        long early = 0;
+        for (int i = 0; i < count; i++) {
+            early += arrived[i] < due[i] ? 1 : 0;
+            sorted[i] = Math.max(0, arrived[i] - Math.max(due[i], acked[i]));
+        }
         Arrays.sort(sorted);
         JsonObject answer = new JsonObject();
         answer.addProperty("failed", failed.get());
         answer.addProperty("missing", all ? 0 : open.getCount());
         answer.addProperty("twice", twice.get());
-        answer.addProperty("early", Arrays.stream(lateness).filter(late -> late < 0).count());
+        answer.addProperty("early", all ? early : -1);
         answer.addProperty("send_ms", sent - begin);
         answer.addProperty("in_time", sent < first);
         for (int i = 0; i < sorted.length; i++) {
