@@ -48,7 +48,7 @@ _PULL = 32
 _CLEAN_SECONDS = 30.0
 # So many messages are put before they are made readable together, and with a loop beside the timer.
 _SHARE, _GENTLE_SHARE = 512, 64
-_REST_SECONDS = 0.005
+_REST_SECONDS = 0.001
 # A clock set back further than this is believed; a smaller step is waited out.
 _CLOCK_STEP_MS = 60_000
 
@@ -377,7 +377,7 @@ class TimerMessageStore:
             if due.waiting:
                 self._publish(report)
                 if self.gentle:
-                    self._thread.rest(_REST_SECONDS / 10)
+                    self._thread.rest(_REST_SECONDS)
                 continue
             self._open_slot = None
             self.read_time = due.time + self._precision
