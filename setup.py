@@ -18,7 +18,13 @@ extensions = [
         [str(source)],
         include_dirs=[str(native)],
         # Without what debuggers want: it is a third of the time that compiling takes.
-        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", "-Wno-unreachable-code", "-Wno-unused-function"],
+        extra_compile_args=[
+            "-O3",
+            "-g0",
+            "-fno-strict-aliasing",
+            "-Wno-unreachable-code",
+            "-Wno-unused-function",
+        ],
     )
     for source in sorted(native.glob("*.pyx"))
 ]

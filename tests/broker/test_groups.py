@@ -272,9 +272,16 @@ def test_a_reply_reaches_the_client_that_asked(tmp_path: Path) -> None:
 def test_a_reply_with_the_long_header_is_a_reply_too(tmp_path: Path) -> None:
     async def scene(broker: Broker, client: Client) -> None:
         fields = {
-            **{"producerGroup": "P", "topic": "DefaultCluster_REPLY_TOPIC", "defaultTopic": "TBW102"},
-            **{"defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1"},
-            **{"flag": "0", "reconsumeTimes": "0", "properties": properties_text(REPLY_TO_CLIENT="gone")},
+            "producerGroup": "P",
+            "topic": "DefaultCluster_REPLY_TOPIC",
+            "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": "4",
+            "queueId": "0",
+            "sysFlag": "0",
+            "bornTimestamp": "1",
+            "flag": "0",
+            "reconsumeTimes": "0",
+            "properties": properties_text(REPLY_TO_CLIENT="gone"),
         }
         answer = await client.call(324, fields, b"answer")
         assert (answer.code, answer.remark) == (1, "push reply message fail, channel of <gone> not found.")

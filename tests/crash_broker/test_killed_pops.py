@@ -1,4 +1,4 @@
-"""A broker killed at any moment while consumers pop: nothing is lost, and nothing that was acked comes again."""
+"""A broker killed at any moment while consumers pop: nothing is lost, nothing acked comes again."""
 
 from __future__ import annotations
 
