@@ -90,7 +90,8 @@ def test_every_option_of_the_source_is_described() -> None:
     from penstock.spark.writeoptions import ACCEPTED
     from penstock.spark.writeoptions import OPTIONS as WRITING
 
-    described = (ROOT / "docs" / "spark.md").read_text()
+    pages = ("spark.md", "spark-network.md")
+    described = "".join((ROOT / "docs" / page).read_text() for page in pages)
     assert [name for name in (*OPTIONS, *WRITING, *ACCEPTED) if f"`{name}`" not in described] == []
 
 
