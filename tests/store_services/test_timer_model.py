@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from fakestore import FakeStore
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_timer import open_timer, put
 
@@ -39,7 +39,9 @@ def small_wheel() -> object:
     patch.undo()
 
 
-@settings(max_examples=150)
+# Set back by a moment and killed: the slot that was emptied already comes again.
+@example(steps=[("put", 1), ("pass", 877), ("back", 1), ("kill", 0)], window=2, precision=1000)
+@settings(max_examples=60)
 @given(steps=STEPS, window=st.sampled_from([2, 7, 30, 500]), precision=st.sampled_from([1000, 200]))
 def test_every_message_fires_once_and_none_early_whatever_happens(
     steps: list[tuple[str, int]], window: int, precision: int

@@ -338,10 +338,13 @@ cdef class Appender:
         """Those of the running loop. Asking for that loop is a system call in some versions of Python: a thread that
         has one which still runs is not asked again."""
         cdef unsigned long thread = PyThread_get_thread_ident()
-        if self.waiters is None or self.waiters_thread != thread or not self.waiters.is_running():
-            self.waiters = self.find_waiters()
+        cdef LoopWaiters waiters = self.waiters
+        # Both calls below may let another thread in, which leaves its own waiters here.
+        if waiters is None or self.waiters_thread != thread or not waiters.is_running():
+            waiters = self.find_waiters()
+            self.waiters = waiters
             self.waiters_thread = thread
-        return self.waiters
+        return waiters
 
     def wait_with(self, object find_waiters):
         """Where `put_waiting` finds the waiters of the running loop; None: they are gone, and so is what it knew."""

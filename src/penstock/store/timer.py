@@ -168,14 +168,15 @@ class TimerMessageStore:
             tick = moment // self._precision * self._precision
             if self.write_time - tick > _CLOCK_STEP_MS and self._open_slot is None:
                 self._go_back(tick)
-            place = None
+            place, until = None, self._delivery.delivered.until
             # Again only for messages that rolled, and only while that leads on.
             while self._enqueue(moment, report) and place != (self.queue_offset, self.read_time):
                 place = (self.queue_offset, self.read_time)
                 self.write_time = max(self.write_time, tick)
                 if not self._rolls_under_way:
                     self._dequeue(report)
-                    if self.read_time == self.write_time:
+                    # A clock that was set back has slots before it which were emptied already.
+                    if self.read_time == self.write_time and self.read_time + self._precision > until:
                         self._delivery.delivered.forget()
                 self._publish(report)
                 if not self._rolls_under_way or not self._rolls_readable:

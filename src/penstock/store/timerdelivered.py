@@ -84,6 +84,8 @@ class Delivered:
 
     def __init__(self) -> None:
         self._found: Counter[DeliveryKey] = Counter()
+        self.until = 0
+        """When the last of them was delivered, by a clock that may have been ahead of today's."""
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -96,6 +98,9 @@ class Delivered:
                 key = delivery_key(record, record.topic, record.queue_id)
                 if key is not None:
                     self._found[key] += 1
+                    when = record.properties.get(PROPERTY_TIMER_DEQUEUE_MS, "")
+                    if when.isascii() and when.isdigit() and len(when) < 19:
+                        self.until = max(self.until, int(when))
                 if record.topic == TIMER_TOPIC:
                     rolled_end = record.queue_offset + 1
         return rolled_end
@@ -113,6 +118,7 @@ class Delivered:
     def forget(self) -> None:
         """All that was under way at the crash is through."""
         self._found.clear()
+        self.until = 0
 
 
 def delivery_key(

@@ -75,7 +75,8 @@ def test_the_helper_takes_bounds_as_arguments(spark: SparkSession, store: Path) 
 
 
 def test_sql_reads_views_and_tables_that_say_their_path(spark: SparkSession, store: Path) -> None:
-    spark.sql(f"CREATE TEMPORARY VIEW messages USING rocketmq OPTIONS (path '{store}', subscribe 'orders')")
+    options = f"OPTIONS (path '{store}', subscribe 'orders')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW messages USING rocketmq {options}")
     try:
         assert spark.sql("SELECT count(*), max(queueOffset) FROM messages").collect() == [(200, 99)]
         pairs = spark.sql(

@@ -165,7 +165,7 @@ def test_topic_that_is_removed_keeps_its_place(tmp_path: Path) -> None:
         put(store, range(10, 20))
     query = Query(tmp_path).run()
     with opened(tmp_path) as store:
-        store._queues.remove("gone")
+        store._queues.remove_expired("gone", store.max_physical_offset)
     fill(tmp_path, range(20, 30))
     query = restarted(query, tmp_path).run()
     assert query.numbers == list(range(30))
