@@ -191,3 +191,26 @@ def test_threads_deliver_all_levels_and_a_stop_keeps_what_they_did(
     assert again.offsets == {1: 20, 2: 20, 3: 20}
     assert again.run_once() == 0
     again.stop()
+
+
+def test_what_is_delivered_while_a_line_is_looked_at_is_not_put_into_it_again(
+    asynchronous: Any, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(asynchronous, 5)
+    hands = ByHand()
+    service = service_of(asynchronous, hands)
+    clock.advance(1000)
+    service.run_once()
+    settle = delaypipeline.DelayLine.settle
+
+    def settle_before_a_delivery(line: delaypipeline.DelayLine) -> tuple[int, int]:
+        answer = settle(line)
+        hands.run()
+        return answer
+
+    monkeypatch.setattr(delaypipeline.DelayLine, "settle", settle_before_a_delivery)
+    service.run_once()
+    service.run_once()
+    hands.run()
+    assert numbers(asynchronous) == [0, 1, 2, 3, 4]
+    service.stop()

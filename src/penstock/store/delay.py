@@ -126,9 +126,9 @@ class ScheduleMessageService:
                 return 0
             self._save(level, self._clamp(level, self._offsets.get(level, 0)))
             line = self._lines[level] = DelayLine(level, self._workers(), self._store.clock)
-        delivered = self._settle(level, line)
-        offset = self._offsets[level] + line.in_flight
-        if not line.in_flight:
+        delivered, waiting = self._settle(level, line)
+        offset = self._offsets[level] + waiting
+        if not waiting:
             offset = self._clamp(level, offset)
             self._save(level, offset)
         while line.has_room and not self._thread.stopping:
@@ -145,11 +145,12 @@ class ScheduleMessageService:
         line.push()
         return delivered
 
-    def _settle(self, level: int, line: DelayLine) -> int:
-        delivered = line.settle()
+    def _settle(self, level: int, line: DelayLine) -> tuple[int, int]:
+        """Keep the progress of a line: what was delivered since, and how many are still in it."""
+        delivered, waiting = line.settle()
         if delivered:
             self._save(level, self._offsets[level] + delivered)
-        return delivered
+        return delivered, waiting
 
     def _workers(self) -> Executor:
         if self._executor is not None:

@@ -78,11 +78,14 @@ class DelayLine:
                 self._working = False
                 raise
 
-    def settle(self) -> int:
-        """How many were delivered since the last call: always the first ones, so progress has no holes."""
+    def settle(self) -> tuple[int, int]:
+        """How many were delivered since the last call, and how many are in the line behind them.
+
+        Always the first ones, so progress has no holes. Both of one moment: deliveries go on meanwhile.
+        """
         with self._guard:
             done, self._done = self._done, 0
-            return done
+            return done, len(self._waiting)
 
     def stop(self) -> None:
         """Deliver nothing more; return when nobody is at it."""
