@@ -627,3 +627,23 @@ GO: dict[str, Callable[[Stage], Observed]] = {
         transactions,
     )
 }
+
+
+def seen_on_both(
+    play: Callable[[Stage], Observed],
+    cluster: Callable[[str], Cluster],
+    drivers: tuple[Driver, Driver],
+    word: Callable[[], str],
+) -> dict[str, Observed]:
+    """What a scenario observes on our broker and on RocketMQ's; a failed check says on which."""
+    seen: dict[str, Observed] = {}
+    for side in ("penstock", "rocketmq"):
+        stage = Stage(*drivers, cluster(side), word())
+        try:
+            seen[side] = play(stage)
+        except AssertionError as error:
+            error.add_note(f"on {side}")
+            raise
+        finally:
+            stage.close()
+    return seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from client_scenarios import GO, JAVA, Cluster, Driver, Observed, Stage
+from client_scenarios import GO, JAVA, Cluster, Driver, seen_on_both
 
 CASES = [
     *(pytest.param("java-5.5.0", name, id=f"java-5.5.0-{name}") for name in JAVA),
@@ -23,14 +23,6 @@ def test_a_real_client_sees_what_it_sees_on_rocketmq(
     word: Callable[[], str],
 ) -> None:
     play = (GO if kind == "go" else JAVA)[scenario]
-    seen: dict[str, Observed] = {}
-    for side in ("penstock", "rocketmq"):
-        stage = Stage(client(kind), client("java-5.5.0"), cluster(side), word())
-        try:
-            seen[side] = play(stage)
-        except AssertionError as error:
-            error.add_note(f"on {side}")
-            raise
-        finally:
-            stage.close()
+    drivers = (client(kind), client("java-5.5.0"))
+    seen = seen_on_both(play, cluster, drivers, word)
     assert seen["penstock"] == seen["rocketmq"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from client_scenarios import Cluster, Driver, Observed, Stage
+from client_scenarios import Cluster, Driver, seen_on_both
 from pop_scenarios import POP
 
 
@@ -16,14 +16,6 @@ def test_a_real_consumer_pops_what_it_pops_from_rocketmq(
     client: Callable[[str], Driver],
     word: Callable[[], str],
 ) -> None:
-    seen: dict[str, Observed] = {}
-    for side in ("penstock", "rocketmq"):
-        stage = Stage(client("java-5.5.0"), client("java-5.5.0"), cluster(side), word())
-        try:
-            seen[side] = POP[scenario](stage)
-        except AssertionError as error:
-            error.add_note(f"on {side}")
-            raise
-        finally:
-            stage.close()
+    drivers = (client("java-5.5.0"), client("java-5.5.0"))
+    seen = seen_on_both(POP[scenario], cluster, drivers, word)
     assert seen["penstock"] == seen["rocketmq"]

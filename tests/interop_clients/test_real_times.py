@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from client_scenarios import Cluster, Driver, Observed, Stage
+from client_scenarios import Cluster, Driver, seen_on_both
 
 pytest.register_assert_rewrite("time_scenarios")
 
@@ -50,14 +50,6 @@ def test_a_real_client_sees_what_it_sees_on_rocketmq(
     client: Callable[[str], Driver],
     word: Callable[[], str],
 ) -> None:
-    seen: dict[str, Observed] = {}
-    for side in ("penstock", "rocketmq"):
-        stage = Stage(client("java-5.5.0"), client("java-5.5.0"), timely(side), word())
-        try:
-            seen[side] = TIME[scenario](stage)
-        except AssertionError as error:
-            error.add_note(f"on {side}")
-            raise
-        finally:
-            stage.close()
+    drivers = (client("java-5.5.0"), client("java-5.5.0"))
+    seen = seen_on_both(TIME[scenario], timely, drivers, word)
     assert seen["penstock"] == seen["rocketmq"]
