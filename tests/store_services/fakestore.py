@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +72,7 @@ class FakeGet:
 
 @dataclass
 class FakeStore:
-    """Queues of records. ``refuse`` may answer a put with a status, or raise."""
+    """Queues of records. ``refuse`` may answer a put with a status, or raise. Threads may put at once."""
 
     clock: ManualClock
     storage: Any
@@ -86,6 +87,7 @@ class FakeStore:
     flushed: int = 0
     flushes: int = 0
     min_physical_offset: int = 0
+    putting: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def max_physical_offset(self) -> int:
@@ -103,6 +105,10 @@ class FakeStore:
         status = self.refuse(message)
         if status is not None:
             return FakePut(status, ok=False)
+        with self.putting:
+            return self.append(message)
+
+    def append(self, message: Message) -> FakePut:
         raw = message_property_bytes(message)
         if message.raw_properties is None and "UNIQ_KEY" not in parse_properties(raw):
             raw += f"UNIQ_KEY\x01{unique_id()}\x02".encode()
@@ -137,9 +143,10 @@ class FakeStore:
         return FakePut("PUT_OK", record.queue_offset, record.physical_offset, record.size)
 
     def dispatch(self) -> None:
-        self.queues = {}
+        queues: dict[tuple[str, int], list[FakeRecord]] = {}
         for record in self.log:
-            self.queues.setdefault((record.topic, record.queue_id), []).append(record)
+            queues.setdefault((record.topic, record.queue_id), []).append(record)
+        self.queues = queues  # whole at once: a reader must never see a queue shorter than it was
 
     def flush(self) -> None:
         self.flushes += 1
