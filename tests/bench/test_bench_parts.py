@@ -15,10 +15,10 @@ from penstock.bench.child import Child, ChildFailed
 from penstock.bench.copying import copy_store
 from penstock.bench.logs import write_log
 from penstock.bench.machine import bare_rate, filesystem, fingerprint, rss_anon, sync_latency
+from penstock.bench.report import conditions, quantity, table
 from penstock.bench.row import Row
 from penstock.bench.session import Scale, Session
 from penstock.bench.sqlite import put_rate
-from penstock.bench.store import conditions, quantity, table
 from penstock.bench.work import Work
 
 ANSWERER = """
@@ -145,12 +145,14 @@ def test_report_is_drawn_for_people(tmp_path: Path) -> None:
         "fdatasync": {"p50_us": 60.0, "p99_us": 100.0},
         "load_average_before": (1.5, 1.0, 1.0),
         "load_average_after": (1.0, 1.0, 1.0),
+        "stolen": 0.31,
         "rounds": 3,
     }
     assert table(report).row_count == 2
     assert quantity(4e5, "messages/s") == "400 k/s"
     assert quantity(0.05, "s") == "50.0 ms"
     assert any("busy" in line for line in conditions(report))
+    assert any("The host kept 31%" in line for line in conditions(report))
     draw(report, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 

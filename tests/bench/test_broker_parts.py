@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +12,8 @@ from penstock.bench.broker.bench import load_rows, whole_rows
 from penstock.bench.broker.loads import LOADS
 from penstock.bench.broker.nullbroker import NullBroker
 from penstock.bench.broker.turns import Measured
+from penstock.bench.child import ChildFailed
+from penstock.bench.report import Rows, exit_code
 from penstock.bench.row import NEAR, Row
 from penstock.remoting import Command, RemotingClient, RequestCode
 
@@ -40,6 +43,22 @@ def test_the_median_of_a_side_counts() -> None:
 def test_nothing_is_told_that_nobody_measured() -> None:
     assert [row for load in LOADS for row in load_rows(Measured(), load)] == []
     assert list(whole_rows(Measured())) == []
+
+
+def test_a_group_that_fails_costs_the_others_nothing() -> None:
+    def found(*, fails: bool) -> Iterator[Row]:
+        yield Row("k", "w", "msg/s", 1.0, None, None)
+        if fails:
+            raise ChildFailed("no answer")
+
+    told: list[str] = []
+    rows = Rows(lambda row: told.append(row.key), told.append)
+    rows.keep("first", found(fails=True))
+    rows.keep("second", found(fails=False))
+    report = rows.to_json()
+    assert told == ["k", "first: no answer", "k"]
+    assert (len(report["rows"]), report["complete"], report["failures"]) == (2, False, ["first: no answer"])
+    assert exit_code(report) == 1
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")

@@ -13,8 +13,9 @@ import pytest
 
 from penstock import open_store
 from penstock.bench.child import ChildFailed
+from penstock.bench.report import terminated_as_interrupted
 from penstock.bench.row import Row
-from penstock.bench.spark.bench import ended_by_signal, run, take_rounds
+from penstock.bench.spark.bench import run, take_rounds
 from penstock.bench.spark.comparison import Comparison, Plan
 from penstock.bench.spark.data import QUEUES, TOPICS, Dataset, write_store
 from penstock.bench.spark.groups import comparisons
@@ -181,7 +182,9 @@ def test_rows_compare_rates_and_unneeded_sides_do_not_run(
 ) -> None:
     chosen = compared(tmp_path).chosen(lambda key: key == "all-tuples")
     assert chosen is not None
-    assert take_rounds(turns({"ours": 2.0, "tuples": 1.0}), [chosen], lambda row: None) == {}
+    failures: list[str] = []
+    take_rounds(turns({"ours": 2.0, "tuples": 1.0}), [chosen], lambda row: None, failures)
+    assert failures == []
     [row] = chosen.rows()
     assert isinstance(row, Row)
     assert (row.ours, row.peer, row.ratio, row.reached) == (500.0, 100.0, 5.0, True)
@@ -194,7 +197,9 @@ def test_a_comparison_that_fails_leaves_the_others(turns: Callable[..., Turns], 
     wrong, right = compared(tmp_path, name="wrong"), compared(tmp_path, name="right", once=True)
     right.sides["other"] = right.sides["slow"]
     answers = {"ours": 2.0, "tuples": 1.0, "nobody": RuntimeError("no such side")}
-    assert take_rounds(turns(answers), [wrong, right], lambda row: None) == {"wrong": "no such side"}
+    failures: list[str] = []
+    take_rounds(turns(answers), [wrong, right], lambda row: None, failures)
+    assert failures == ["wrong: no such side"]
     assert [row.key for row in wrong.rows()] == ["all-tuples"]
     assert [row.key for row in right.rows()] == ["all-tuples", "all-parquet"]
     assert len(right.results["ours"]) == 1
@@ -202,7 +207,9 @@ def test_a_comparison_that_fails_leaves_the_others(turns: Callable[..., Turns], 
 
 def test_no_round_is_begun_that_would_end_too_late(turns: Callable[..., Turns], tmp_path: Path) -> None:
     comparison = compared(tmp_path)
-    take_rounds(turns({"ours": 2.0, "tuples": 1.0, "nobody": 1.0}, seconds=0.0), [comparison], lambda _: None)
+    take_rounds(
+        turns({"ours": 2.0, "tuples": 1.0, "nobody": 1.0}, seconds=0.0), [comparison], lambda _: None, []
+    )
     assert [len(made) for made in comparison.results.values()] == [1, 1, 1]
 
 
@@ -213,12 +220,12 @@ def test_an_interrupted_run_tells_what_it_has(
     monkeypatch.setattr("penstock.bench.spark.bench.Turns.make", lambda *_: made)
     monkeypatch.setattr("penstock.bench.spark.bench.comparisons", lambda _: [compared(tmp_path)])
     report = run(tmp_path, scale=SparkScale.quick(), patterns=[], progress=lambda text: None)
-    assert report["interrupted"]
+    assert report["failures"] == ["interrupted"]
     assert [row["key"] for row in report["rows"]] == ["all-tuples"]
 
 
 def test_a_request_to_end_is_an_interruption() -> None:
-    with pytest.raises(KeyboardInterrupt), ended_by_signal():
+    with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -238,7 +245,7 @@ def test_path_of_a_side_is_what_it_reads(tmp_path: Path) -> None:
 
 
 def test_report_is_drawn_with_the_bytes_of_log(tmp_path: Path) -> None:
-    from penstock.bench.store import table
+    from penstock.bench.report import table
 
     rows = [
         Row("a", "all columns", "rows/s", 1e6, 5e5, 0.75, detail={"mib_per_s": 196.4}).to_json(),

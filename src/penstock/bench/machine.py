@@ -77,6 +77,16 @@ def load_average() -> tuple[float, float, float]:
     return os.getloadavg()
 
 
+def processor_ticks() -> tuple[int, int]:
+    """Of all processors since the start: what a virtual machine's host kept, and all; zeros if unknown."""
+    try:
+        words = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+    except OSError:
+        return 0, 0
+    counted = [int(word) for word in words[:8]]  # what follows is part of these
+    return counted[7] if len(counted) == 8 else 0, sum(counted)
+
+
 def rss_anon(pid: int | str = "self") -> int:
     """Anonymous memory of a process in bytes; -1 where /proc does not say."""
     try:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import fnmatch
-import json
-import signal
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from penstock.bench import opens, puts, reads
-from penstock.bench.child import ChildFailed
-from penstock.bench.machine import fingerprint, load_average, sync_latency
+from penstock.bench.report import (
+    Circumstances,
+    Rows,
+    exit_code,
+    picker,
+    progress_line,
+    tell,
+    terminated_as_interrupted,
+)
 from penstock.bench.row import Row
 from penstock.bench.session import Scale, Session
 
@@ -34,7 +35,6 @@ _GROUPS: tuple[Callable[[Session, Callable[[str], bool]], Iterator[Row]], ...] =
     opens.queue_rows,
     opens.memory_rows,
 )
-BUSY = 0.5
 
 
 def run(
@@ -52,9 +52,7 @@ def run(
     (SIGINT) ends the run after the turn it came in, and the report is returned all the same.
     """
 
-    def wanted(key: str) -> bool:
-        return not patterns or any(fnmatch.fnmatch(key, pattern) for pattern in patterns)
-
+    wanted = picker(patterns)
     with ExitStack() as stack:
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
@@ -62,98 +60,22 @@ def run(
         place = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory))
         )
-        report: dict[str, Any] = {
-            "bench": "store",
-            "peer": peer,
-            "machine": dict(fingerprint(place)),
-            "load_average_before": load_average(),
-            "fdatasync": dict(sync_latency(place)),
-            "rounds": scale.rounds,
-        }
-        rows: list[Row] = []
-        failures: list[str] = []
-        report.update(complete=False, failures=failures)
+        circumstances = Circumstances(place)
+        rows = Rows(on_row, progress)
         session = stack.enter_context(Session(place, scale, peer == "rocketmq", progress))
         try:
             for group in _GROUPS:
-                try:
-                    for row in group(session, wanted):
-                        rows.append(row)
-                        on_row(row)
-                except (ChildFailed, AssertionError) as error:
-                    # One work that fails must not cost the figures of the others.
-                    failures.append(f"{group.__name__}: {error}")
-                    progress(failures[-1])
-            report["complete"] = not failures
+                rows.keep(group.__name__, group(session, wanted))
         except KeyboardInterrupt:
-            failures.append("interrupted")
+            rows.failed("interrupted")
             session.hurry()
-        report["load_average_after"] = load_average()
-        report["rows"] = [row.to_json() for row in rows]
-    return report
-
-
-def quantity(value: float | None, unit: str) -> str:
-    """A figure for people: three digits and a prefix."""
-    if value is None:
-        return "-"
-    if unit == "s":
-        return f"{value:.3f} s" if value >= 0.1 else f"{value * 1000:.1f} ms"
-    if unit == "bytes":
-        return f"{value / (1 << 20):.1f} MiB"
-    for limit, name in ((1e6, " M"), (1e3, " k")):
-        if value >= limit:
-            return f"{value / limit:.3g}{name}{unit[unit.index('/') :] if '/' in unit else ''}"
-    return f"{value:.3g}"
-
-
-def table(report: dict[str, Any]) -> Table:
-    """The rows as people read them; with the bytes of log that ours went through, where a row knows them."""
-    with_bytes = any("mib_per_s" in row for row in report["rows"])
-    drawn = Table(title=f"penstock bench {report.get('bench', 'store')}")
-    for column in (
-        "work",
-        "ours",
-        *(("MiB/s",) if with_bytes else ()),
-        "peer",
-        "against",
-        "ratio",
-        "at least",
-        "",
-    ):
-        drawn.add_column(column, justify="left" if column in ("work", "against", "") else "right")
-    marks = {True: "[green]reached[/]", False: "[red]missed[/]", None: ""}
-    for row in report["rows"]:
-        ratio, at_least = row["ratio"], row["at_least"]
-        rate = f"{row['mib_per_s']:.0f}" if "mib_per_s" in row else ""
-        drawn.add_row(
-            row["work"],
-            quantity(row["ours"], row["unit"]),
-            *((rate,) if with_bytes else ()),
-            quantity(row["peer"], row["unit"]),
-            row["against"] if row["peer"] is not None else "",
-            "-" if ratio is None else f"{ratio:.2f} x",
-            "-" if at_least is None else f"{at_least:.2f} x",
-            marks[row["reached"]],
-        )
-    return drawn
-
-
-def conditions(report: dict[str, Any]) -> list[str]:
-    """Under which circumstances the figures came about, a sentence a line."""
-    machine, sync = report["machine"], report["fdatasync"]
-    before, after = report["load_average_before"][0], report["load_average_after"][0]
-    lines = [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / (1 << 30):.0f} GiB, "
-        f"{machine['kernel']}, {machine['filesystem']}, {machine['python']}",
-        f"fdatasync of 1 KiB: p50 {sync['p50_us']:.0f} us, p99 {sync['p99_us']:.0f} us; "
-        f"load average {before:.2f} before, {after:.2f} after; median of {report['rounds']} rounds",
-    ]
-    if not report.get("complete", True):
-        lines.append(f"Not everything was measured: {'; '.join(report['failures'])}")
-    if before > BUSY:
-        lines.append(f"The machine was busy before the bench began (load {before:.2f}): run it alone.")
-    return lines
+        return {
+            "bench": "store",
+            "peer": peer,
+            "rounds": scale.rounds,
+            **circumstances.ended(),
+            **rows.to_json(),
+        }
 
 
 def bench_store(
@@ -177,7 +99,7 @@ def bench_store(
         passed = int(time.monotonic() - began)
         return f"[{passed // 60:2}:{passed % 60:02}] {text}"
 
-    with errors.status("starting") as status, _terminated_as_interrupted():
+    with errors.status("starting") as status, terminated_as_interrupted():
 
         def progress(text: str) -> None:
             if errors.is_terminal:
@@ -195,38 +117,5 @@ def bench_store(
                 stamp(progress_line(row)), highlight=False, markup=False, soft_wrap=True
             ),
         )
-    if plot is not None:
-        from penstock.bench.plot import draw
-
-        draw(report, plot)
-    if as_json:
-        json.dump(report, sys.stdout, indent=1)
-        sys.stdout.write("\n")
-    else:
-        # Into a file or a pipe nobody cuts lines: give the table the room it needs.
-        console = Console() if sys.stdout.isatty() else Console(width=160)
-        console.print(table(report))
-        for line in conditions(report):
-            console.print(line, highlight=False)
-    if "interrupted" in report["failures"]:
-        return 130
-    return 0 if report["complete"] else 1
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does: with the figures so far. Only the main thread may set that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def progress_line(row: Row) -> str:
-    """A row as it is told while the bench runs."""
-    compared = "" if row.ratio is None else f", {row.ratio:.2f} x {row.against}"
-    return f"{row.work}: {quantity(row.ours, row.unit)}{compared}"
+    tell(report, as_json=as_json, plot=plot)
+    return exit_code(report)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,10 +17,18 @@ from penstock.bench.broker.pops import pop_rows
 from penstock.bench.broker.timers import pending_row, timer_rows
 from penstock.bench.broker.tls import tls_rows
 from penstock.bench.broker.turns import Measured, Scale, Side, Turns
-from penstock.bench.machine import fingerprint, load_average, sync_latency
+from penstock.bench.child import ChildFailed
 from penstock.bench.peer import Peer
+from penstock.bench.report import (
+    Circumstances,
+    Rows,
+    exit_code,
+    picker,
+    progress_line,
+    tell,
+    terminated_as_interrupted,
+)
 from penstock.bench.row import Row
-from penstock.bench.store import conditions, progress_line, table
 
 _DRIVER_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
@@ -95,47 +100,53 @@ def run(
 ) -> dict[str, Any]:
     """Do the rows whose key fits one of ``patterns`` (all without any) and return the report."""
 
-    def wanted(key: str) -> bool:
-        return not patterns or any(fnmatch.fnmatch(key, pattern) for pattern in patterns)
-
+    wanted = picker(patterns)
     sides: tuple[Side, ...] = ("ours", "peer", "null") if peer == "rocketmq" else ("ours", "null")
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as folder:
         place = Path(folder)
-        report: dict[str, Any] = {
+        circumstances = Circumstances(place)
+        rows = Rows(on_row, progress)
+        try:
+            _measure(place, rows, sides, scale, wanted, progress)
+            rows.keep("pending timers", pending_row(place, pending))
+        except KeyboardInterrupt:
+            rows.failed("interrupted")
+        return {
             "bench": "broker",
             "peer": peer,
-            "machine": dict(fingerprint(place)),
-            "load_average_before": load_average(),
-            "fdatasync": dict(sync_latency(place)),
             "rounds": scale.rounds,
+            **circumstances.ended(),
+            **rows.to_json(),
         }
-        rows: list[Row] = []
 
-        def keep(found: Iterator[Row]) -> None:
-            for row in found:
-                rows.append(row)
-                on_row(row)
 
-        with Peer("ClientDriver", "5.5.0", _DRIVER_OPTIONS) as driver:
-            turns = Turns(place, driver, scale, sides, progress)
-            loads = [load for load in LOADS if wanted(load.key)]
+def _measure(
+    place: Path,
+    rows: Rows,
+    sides: tuple[Side, ...],
+    scale: Scale,
+    wanted: Callable[[str], bool],
+    progress: Callable[[str], None],
+) -> None:
+    with Peer("ClientDriver", "5.5.0", _DRIVER_OPTIONS) as driver:
+        turns = Turns(place, driver, scale, sides, progress)
+        loads = [load for load in LOADS if wanted(load.key)]
+        try:
             turns.run(loads)
-            for load in loads:
-                keep(load_rows(turns.measured, load))
-            keep(whole_rows(turns.measured))
-            keep(own_client_rows(place, scale, wanted))
-            keep(crowd_rows(place, driver, scale, wanted))
-            keep(old_reader_row(place, turns, driver, scale, wanted))
-            keep(filter_row(place, scale, wanted))
-            keep(tls_rows(place, driver, _DRIVER_OPTIONS, scale, wanted))
-            keep(timer_rows(place, driver, scale, sides, wanted, progress))
-            keep(pop_rows(place, driver, scale, sides, wanted, progress))
-        keep(pending_row(place, pending))
-        report["load_average_after"] = load_average()
-        report["rows"] = [row.to_json() for row in rows]
-    return report
+        except ChildFailed as error:
+            rows.failed(f"loads: {error}")
+        for load in loads:
+            rows.keep(load.key, load_rows(turns.measured, load))
+        rows.keep("start and memory", whole_rows(turns.measured))
+        rows.keep("own client", own_client_rows(place, scale, wanted))
+        rows.keep("crowds", crowd_rows(place, driver, scale, wanted))
+        rows.keep("reader of old data", old_reader_row(place, turns, driver, scale, wanted))
+        rows.keep("SQL filter", filter_row(place, scale, wanted))
+        rows.keep("TLS", tls_rows(place, driver, _DRIVER_OPTIONS, scale, wanted))
+        rows.keep("timers", timer_rows(place, driver, scale, sides, wanted, progress))
+        rows.keep("POP", pop_rows(place, driver, scale, sides, wanted, progress))
 
 
 def bench_broker(
@@ -154,25 +165,15 @@ def bench_broker(
     scale = Scale.quick() if quick else Scale()
     if rounds is not None:
         scale = replace(scale, rounds=rounds)
-    report = run(
-        directory,
-        peer=peer,
-        scale=scale,
-        patterns=patterns or [],
-        pending=pending_timers,
-        progress=lambda text: errors.print(text, highlight=False),
-        on_row=lambda row: errors.print(progress_line(row), highlight=False),
-    )
-    if plot is not None:
-        from penstock.bench.plot import draw
-
-        draw(report, plot)
-    if as_json:
-        json.dump(report, sys.stdout, indent=1)
-        sys.stdout.write("\n")
-    else:
-        console = Console() if sys.stdout.isatty() else Console(width=160)
-        console.print(table(report))
-        for line in conditions(report):
-            console.print(line, highlight=False)
-    return 0
+    with terminated_as_interrupted():
+        report = run(
+            directory,
+            peer=peer,
+            scale=scale,
+            patterns=patterns or [],
+            pending=pending_timers,
+            progress=lambda text: errors.print(text, highlight=False),
+            on_row=lambda row: errors.print(progress_line(row), highlight=False),
+        )
+    tell(report, as_json=as_json, plot=plot)
+    return exit_code(report)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
-import json
-import signal
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +12,18 @@ from typing import Any
 
 from rich.console import Console
 
-from penstock.bench.machine import fingerprint, load_average, sync_latency
+from penstock.bench.report import (
+    Circumstances,
+    exit_code,
+    picker,
+    progress_line,
+    tell,
+    terminated_as_interrupted,
+)
 from penstock.bench.row import Row
 from penstock.bench.spark.comparison import Comparison
 from penstock.bench.spark.groups import comparisons
 from penstock.bench.spark.turns import SparkScale, Turns
-from penstock.bench.store import conditions, progress_line, table
 from penstock.errors import PenstockError
 
 
@@ -41,38 +42,37 @@ def run(
     others go on.
     """
 
-    def wanted(key: str) -> bool:
-        return not patterns or any(fnmatch.fnmatch(key, pattern) for pattern in patterns)
-
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as name:
         place = Path(name)
-        report: dict[str, Any] = {
+        circumstances = Circumstances(place)
+        turns = Turns.make(place, scale, progress)
+        wanted = picker(patterns)
+        found = [chosen for made in comparisons(turns) if (chosen := made.chosen(wanted)) is not None]
+        failures: list[str] = []
+        try:
+            take_rounds(turns, found, on_row, failures)
+        except KeyboardInterrupt:
+            failures.append("interrupted")
+        return {
             "bench": "spark",
-            "machine": dict(fingerprint(place)),
             "versions": versions(),
-            "load_average_before": load_average(),
-            "fdatasync": dict(sync_latency(place)),
             "rounds": scale.rounds,
             "messages": scale.messages,
+            "very_first_session": turns.first_run,
+            **circumstances.ended(),
+            "complete": not failures,
+            "failures": failures,
+            "rows": [row.to_json() for comparison in found for row in comparison.rows()],
         }
-        turns = Turns.make(place, scale, progress)
-        found = [chosen for made in comparisons(turns) if (chosen := made.chosen(wanted)) is not None]
-        try:
-            report["failed"] = take_rounds(turns, found, on_row)
-            report["interrupted"] = False
-        except KeyboardInterrupt:
-            report["interrupted"] = True
-        report["very_first_session"] = turns.first_run
-        report["load_average_after"] = load_average()
-        report["rows"] = [row.to_json() for comparison in found for row in comparison.rows()]
-    return report
 
 
-def take_rounds(turns: Turns, found: Sequence[Comparison], on_row: Callable[[Row], None]) -> dict[str, str]:
-    """Round after round over all comparisons; which of them failed, and why."""
-    failed: dict[str, str] = {}
+def take_rounds(
+    turns: Turns, found: Sequence[Comparison], on_row: Callable[[Row], None], failures: list[str]
+) -> None:
+    """Round after round over all comparisons; ``failures`` gets which of them failed, and why."""
+    failed: set[str] = set()
     began = time.monotonic()
     for number in range(turns.scale.rounds):
         for comparison in found:
@@ -83,25 +83,11 @@ def take_rounds(turns: Turns, found: Sequence[Comparison], on_row: Callable[[Row
             try:
                 comparison.take_turns(turns, number)
             except (PenstockError, RuntimeError, OSError) as error:
-                failed[comparison.name] = str(error)
-                turns.session.progress(f"{comparison.name} failed: {error}")
+                failed.add(comparison.name)
+                failures.append(f"{comparison.name}: {error}")
+                turns.session.progress(failures[-1])
             for row in comparison.rows():
                 on_row(row)
-    return failed
-
-
-@contextmanager
-def ended_by_signal() -> Iterator[None]:
-    """Let a request to end be what an interruption from the keyboard is: what was measured is told."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def versions() -> dict[str, str]:
@@ -134,7 +120,7 @@ def bench_spark(
         scale = replace(scale, rounds=rounds)
     if minutes is not None:
         scale = replace(scale, seconds=60 * minutes)
-    with errors.status("starting") as status, ended_by_signal():
+    with errors.status("starting") as status, terminated_as_interrupted():
         report = run(
             directory,
             scale=scale,
@@ -142,25 +128,8 @@ def bench_spark(
             progress=status.update if errors.is_terminal else partial(errors.print, highlight=False),
             on_row=lambda row: errors.print(progress_line(row), highlight=False),
         )
-    if plot is not None:
-        from penstock.bench.plot import draw
-
-        draw(report, plot)
-    if as_json:
-        json.dump(report, sys.stdout, indent=1)
-        sys.stdout.write("\n")
-        return 0
-    console = Console() if sys.stdout.isatty() else Console(width=160)
-    console.print(table(report))
-    for line in [*_first_run(report), *_missing(report), *conditions(report)]:
-        console.print(line, highlight=False)
-    return 1 if report.get("failed") else 0
-
-
-def _missing(report: dict[str, Any]) -> list[str]:
-    """What is not in the table, and why."""
-    lines = [f"{name} failed: {error}" for name, error in report.get("failed", {}).items()]
-    return [*lines, *(["It was interrupted: these are the rows so far."] if report["interrupted"] else [])]
+    tell(report, as_json=as_json, plot=plot, remarks=_first_run(report))
+    return exit_code(report)
 
 
 def _first_run(report: dict[str, Any]) -> list[str]:
