@@ -13,7 +13,7 @@ import pytest
 
 pytest.register_assert_rewrite("client_scenarios", "pop_scenarios")
 
-from client_scenarios import Cluster, Driver  # noqa: E402
+from stage import Cluster, Driver  # noqa: E402
 
 from penstock.bench.golang import GoClient, go_missing  # noqa: E402
 from penstock.bench.peer import INTEROP_OPTIONS, Peer  # noqa: E402

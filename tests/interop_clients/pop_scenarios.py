@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from client_scenarios import Observed, Stage, bodies, numbered, plain, statuses, wait_until
+from stage import Observed, Stage, bodies, numbered, plain, statuses, wait_until
 
 # Handles and times belong to the run.
 _OF_THE_RUN = ("POP_CK", "1ST_POP_TIME", "ORIGIN_GROUP")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from client_scenarios import Cluster
+from stage import Cluster
 
 from broker.talking import Client
 from broker_pop.popping import Given, ack, change, make_topic, pop

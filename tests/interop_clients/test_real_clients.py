@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from client_scenarios import GO, JAVA, Cluster, Driver, seen_on_both
+from client_scenarios import GO, JAVA
+from stage import Cluster, Driver, seen_on_both
 
 CASES = [
     *(pytest.param("java-5.5.0", name, id=f"java-5.5.0-{name}") for name in JAVA),

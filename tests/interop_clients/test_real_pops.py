@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from client_scenarios import Cluster, Driver, seen_on_both
 from pop_scenarios import POP
+from stage import Cluster, Driver, seen_on_both
 
 
 @pytest.mark.parametrize("scenario", POP)

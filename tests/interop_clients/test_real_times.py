@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from client_scenarios import Cluster, Driver, seen_on_both
+from stage import Cluster, Driver, seen_on_both
 
 pytest.register_assert_rewrite("time_scenarios")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_scenarios import numbered, wait_until
+from stage import numbered, wait_until
 
 from penstock.bench.broker.tls import TLS_OPTIONS, make_certificate
 from penstock.bench.child import ChildFailed

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from client_scenarios import Observed, Stage, bodies, plain, statuses, wait_until
+from stage import Observed, Stage, bodies, plain, statuses, wait_until
 
 _TIMES = ("TIMER_DELIVER_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS")
 
