@@ -51,7 +51,7 @@ def sql(
 
     options = settings_of("--option", option or [])
     path, query = brokers_or(namesrv, path, query)
-    look_at(path)  # before Spark starts, which takes long
+    look_at(path, brokers=True)  # before Spark starts, which takes long
     with spark_session(master, conf, name="sql") as spark, told_errors():
         frame = ask(spark, path, query, options=options)
         found = frame.toLocalIterator(prefetchPartitions=True)

@@ -49,7 +49,8 @@ def replay(
         target = f"namesrv://{namesrv}"
     if path is None:
         (path,) = brokers_or(namesrv, None)
-    with job_session("replay", master, conf, shown=not as_json, path=path) as (spark, progress):
+    session = job_session("replay", master, conf, shown=not as_json, path=path, brokers=True)
+    with session as (spark, progress):
         result = run(
             spark,
             path,

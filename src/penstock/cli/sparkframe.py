@@ -54,11 +54,12 @@ def brokers_or(namesrv: str | None, *arguments: str | None) -> tuple[str, ...]:
     return tuple(given)
 
 
-def look_at(path: str) -> None:
-    """That there is something to read. Brokers are asked later: they come and go."""
+def look_at(path: str, *, brokers: bool) -> None:
+    """That there is something to read. ``brokers``: these may be named too, and are asked later."""
+    from penstock.spark.options import BROKERS
     from penstock.spark.places import open_places
 
-    if not path.startswith("namesrv://"):
+    if not (brokers and path.startswith(BROKERS)):
         open_places(path)
 
 
@@ -77,14 +78,21 @@ def spark_session(master: str | None, conf: list[str] | None = None, *, name: st
 
 @contextmanager
 def job_session(
-    name: str, master: str | None, conf: list[str] | None, *, shown: bool, path: str | None = None
+    name: str,
+    master: str | None,
+    conf: list[str] | None,
+    *,
+    shown: bool,
+    path: str | None = None,
+    brokers: bool = False,
 ) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
     """A session for one job, and what to tell its progress to; ``shown``: as a bar on a terminal.
 
-    Starting Spark takes long: that there is something to read at ``path`` is looked at before.
+    Starting Spark takes long: that there is something to read at ``path`` is looked at before. Without
+    ``brokers`` that has to be files. Raises UsageError and NotAStore.
     """
     if path is not None:
-        look_at(path)
+        look_at(path, brokers=brokers)
     with spark_session(master, conf, name=name) as spark, task_bar(name, shown=shown) as progress:
         yield spark, progress
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from penstock.errors import StoreError, UsageError
 from penstock.files.disk import DiskStorage
 from penstock.files.storage import Storage
+from penstock.spark.options import BROKERS
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _LOCAL_URI = re.compile(r"^file:(?://(?:localhost)?(?=/))?(?=/)", re.IGNORECASE)
@@ -108,7 +109,16 @@ class Location:
 
 
 def parse_location(text: str) -> Location:
-    """What a path or URI names. Relative paths start at the working directory, once, here on the driver."""
+    """What a path or URI names. Relative paths start at the working directory, once, here on the driver.
+
+    Raises UsageError for brokers: whoever can ask those does not come here.
+    """
+    if text.startswith(BROKERS):
+        raise UsageError(
+            f"{text} names brokers, and this works on the files of a store",
+            hint="give the broker's store directory (`penstock up` prints it); the messages of brokers that"
+            " run are read by penstock spark export, penstock spark replay and penstock sql",
+        )
     if local := _LOCAL_URI.match(text):
         return Location(unquote(text[local.end() :]))
     found = _SCHEME.match(text)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from penstock import Message
 from penstock.cli import sparkframe
 from penstock.cli.sparking import app
-from penstock.errors import NotAStore
+from penstock.errors import NotAStore, UsageError
 from penstock.store.verify import verify_store
 
 from .stores import written
@@ -79,6 +79,21 @@ def test_trace_tells_each_step(run: Any, store: Path) -> None:
 
 def test_trace_of_an_unknown_key_fails(run: Any, store: Path) -> None:
     assert "0 steps of 0 messages" in run("trace", str(store), "nobody", code=1)
+
+
+@pytest.mark.parametrize("command", ["verify", "stats", "rebuild", "compact", "trace"])
+def test_a_job_on_files_that_is_given_brokers_says_what_it_needs(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: Any, **__: Any) -> Any:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr(sparkframe, "spark_session", start)
+    arguments = [command, "namesrv://127.0.0.1:9876", *(["key"] if command == "trace" else [])]
+    error = CliRunner().invoke(app, arguments).exception
+    assert isinstance(error, UsageError)
+    assert "files of a store" in error.message
+    assert "store directory" in error.hint and "penstock spark export" in error.hint
 
 
 @pytest.mark.parametrize("command", ["verify", "stats", "rebuild", "export", "compact", "replay"])
