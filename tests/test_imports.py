@@ -170,3 +170,15 @@ heavy = [name for name in {HEAVY} if name in sys.modules]
 print(json.dumps([heavy, "penstock" in text.getvalue().lower()]))
 """
     assert run(code) == [[], True]
+
+
+def test_a_broker_is_started_without_the_other_commands() -> None:
+    code = """
+import contextlib, io
+from penstock.cli import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main(["up", "--help"])
+wanted = ("penstock.cli.up", "penstock.cli.topics", "penstock.cli.sparking", "penstock.bench")
+print(json.dumps([name in sys.modules for name in wanted]))
+"""
+    assert run(code) == [True, False, False, False]

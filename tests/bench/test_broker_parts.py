@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from penstock.bench.broker.bench import load_rows, whole_rows
 from penstock.bench.broker.loads import LOADS
 from penstock.bench.broker.nullbroker import NullBroker
-from penstock.bench.broker.turns import Measured
+from penstock.bench.broker.turns import Measured, first_ack
 from penstock.bench.child import ChildFailed
+from penstock.bench.peer import Peer
+from penstock.bench.penstockbroker import compiled_environment
 from penstock.bench.report import Rows, exit_code
 from penstock.bench.row import NEAR, Row
 from penstock.remoting import Command, RemotingClient, RequestCode
@@ -38,6 +43,41 @@ def test_the_median_of_a_side_counts() -> None:
     assert (rate_row.ours, rate_row.peer, rate_row.ratio) == (20.0, 10.0, 2.0)
     assert p99_row.ratio == pytest.approx(2.0)
     assert p99_row.at_least == pytest.approx(1 / 0.7)
+
+
+def test_the_first_ack_is_when_it_came_and_not_when_the_client_had_left() -> None:
+    class Driver:
+        """A client whose first send fails."""
+
+        stopped = acked = 0.0
+        sends = 0
+
+        def ask(self, command: str, **_: Any) -> dict[str, Any]:
+            if command == "stop-producer":
+                self.stopped = time.monotonic()
+            if command != "send":
+                return {}
+            self.sends += 1
+            return {"results": [{"status": "SEND_OK"} if self.sends == 2 else {"error": "no route"}]}
+
+    driver = Driver()
+    begin = time.monotonic()
+    moment = first_ack(cast(Peer, driver), "127.0.0.1:1", "t")
+    assert begin <= moment <= driver.stopped
+
+
+def test_our_broker_is_started_with_the_bytecode_that_an_installed_one_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    compiled_environment.cache_clear()
+    try:
+        assert "PYTHONDONTWRITEBYTECODE" not in compiled_environment()
+        made = {path.name.split(".")[0] for path in (tmp_path / "bytecode").rglob("*.pyc")}
+        assert {"up", "broker", "pulling", "messagestore", "loop"} <= made
+    finally:
+        compiled_environment.cache_clear()
 
 
 def test_nothing_is_told_that_nobody_measured() -> None:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock import open_store
-from penstock.cli.app import app
+from penstock.cli.app import tree
 from penstock.clock import ManualClock
 from penstock.config import StoreConfig, load_config
 from penstock.errors import ConfigError, StoreError
@@ -23,6 +23,7 @@ from penstock.store.readonly import ReadOnlyStore
 from penstock.store.repair import repair_store
 from penstock.store.verify import verify_store
 
+app = tree()
 SEGMENT = 64 << 10
 SMALL = StoreConfig(
     mapped_file_size_commit_log=SEGMENT,

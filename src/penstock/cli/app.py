@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from penstock.bench.command import app as bench_app
-from penstock.cli.accounts import app as account_app
-from penstock.cli.brokers import app as broker_app
-from penstock.cli.configuration import app as config_app
-from penstock.cli.groups import app as group_app
-from penstock.cli.messages import app as message_app
-from penstock.cli.namesrv import namesrv
-from penstock.cli.querying import sql
-from penstock.cli.sending import send
-from penstock.cli.sparking import app as spark_app
-from penstock.cli.storing import app as store_app
-from penstock.cli.tailing import tail
-from penstock.cli.topics import app as topic_app
-from penstock.cli.up import up
+_MODULES = {
+    "topic": "penstock.cli.topics:app",
+    "group": "penstock.cli.groups:app",
+    "message": "penstock.cli.messages:app",
+    "broker": "penstock.cli.brokers:app",
+    "account": "penstock.cli.accounts:app",
+    "store": "penstock.cli.storing:app",
+    "config": "penstock.cli.configuration:app",
+    "spark": "penstock.cli.sparking:app",
+    "bench": "penstock.bench.command:app",
+    "up": "penstock.cli.up:up",
+    "send": "penstock.cli.sending:send",
+    "tail": "penstock.cli.tailing:tail",
+    "sql": "penstock.cli.querying:sql",
+    "namesrv": "penstock.cli.namesrv:namesrv",
+}
+"""Where each command is: a group of commands, or a function."""
 
-app = typer.Typer(
-    help="A durable message log that keeps Apache RocketMQ's bytes.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(topic_app, name="topic")
-app.add_typer(group_app, name="group")
-app.add_typer(message_app, name="message")
-app.add_typer(broker_app, name="broker")
-app.add_typer(account_app, name="account")
-app.add_typer(store_app, name="store")
-app.add_typer(config_app, name="config")
-app.add_typer(spark_app, name="spark")
-app.add_typer(bench_app, name="bench")
-app.command("up")(up)
-app.command("send")(send)
-app.command("tail")(tail)
-app.command("sql")(sql)
-app.command("namesrv")(namesrv)
+
+def tree(arguments: Sequence[str] = ()) -> typer.Typer:
+    """The commands. Where the arguments begin with one, the modules of the others are not even imported: a
+    broker should be there at once.
+    """
+    wanted = arguments[:1] if arguments and arguments[0] in _MODULES else _MODULES
+    app = typer.Typer(
+        help="A durable message log that keeps Apache RocketMQ's bytes.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(penstock)
+    for name in wanted:
+        module, _, member = _MODULES[name].partition(":")
+        found = getattr(import_module(module), member)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -52,7 +58,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def penstock(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")

@@ -19,14 +19,14 @@ INTERRUPTED = 130
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; never raises for what a user can cause."""
-    from penstock.cli.app import app
+    from penstock.cli.app import tree
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     # A command is one busy thread beside the store's own: let them have their turns.
     sys.setswitchinterval(0.0005)
     try:
-        code = app(args=given, prog_name="penstock", standalone_mode=False)
+        code = tree(given)(args=given, prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
         return int(code) if isinstance(code, int) else HEALTHY
     except typer.Exit as leaving:
