@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+import pytest
+
+from penstock.broker import Broker
 from penstock.broker.registration import Registration
 from penstock.broker.topics import TopicConfig, Topics
 from penstock.clock import SystemClock
 from penstock.config import BrokerConfig
 from penstock.namesrv import NameServer, NameServerService
+from penstock.remoting import RemotingServer
 
 ADDRESS = "127.0.0.1:10911"
 
@@ -104,4 +109,24 @@ def test_broker_that_may_not_be_written_to_registers_so() -> None:
         assert route is not None and route["queueDatas"][0]["perm"] == 5
         await registration.stop()
 
+    run(scenario)
+
+
+def test_whoever_finds_the_broker_finds_its_name_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    listen = RemotingServer.start
+
+    async def start(server: RemotingServer, host: str, port: int) -> int:
+        opened.append(await listen(server, host, port))
+        return opened[-1]
+
+    async def scenario() -> None:
+        config = BrokerConfig(store_path=str(tmp_path / "store"), listen_port=0, namesrv_port=0)
+        async with Broker(config) as broker:
+            ports = [int(each.rpartition(":")[2]) for each in (broker.namesrv_address, broker.address)]
+            assert opened == ports
+
+    monkeypatch.setattr(RemotingServer, "start", start)
     run(scenario)

@@ -35,13 +35,14 @@ from penstock.broker.popping import Popping
 from penstock.broker.producers import Producers
 from penstock.broker.pulling import Pulling
 from penstock.broker.recalling import Recalling
-from penstock.broker.registration import Registration
+from penstock.broker.registration import Registration, name_server_client
 from penstock.broker.replying import Replying
 from penstock.broker.resets import PendingResets
 from penstock.broker.sendback import SendBack
 from penstock.broker.sending import Sending
 from penstock.broker.statefile import StateFile, Table, follow
 from penstock.broker.stats import BrokerStats
+from penstock.broker.topicroutes import TopicRoutes
 from penstock.broker.topics import PERM_WRITE, Topics
 from penstock.broker.transactions import Transactions
 from penstock.clock import Clock, SystemClock
@@ -84,6 +85,7 @@ class Broker:
     popping: Popping
     transactions: Transactions
     clients: Clients
+    routes: TopicRoutes
     admin: Admin
     now: Callable[[], float]
     """Seconds of the loop's clock, which never goes back."""
@@ -149,8 +151,10 @@ class Broker:
             limits = config.server_limits
             self._server = RemotingServer(served, limits, on_close=self._lost, tls=guard.tls)
             guard.start()
+            # The broker's port is what people wait for: behind it everything is there already.
+            await self._open_name_server()
             await self._server.start(config.listen_host, self._port)
-            await self._join_routes()
+            self._join_routes()
             if config.http_port >= 0:
                 self._http = HttpPort(self)
                 await self._http.start(config.listen_host, config.http_port)
@@ -158,13 +162,17 @@ class Broker:
             await self._abandon()
             raise
 
-    async def _join_routes(self) -> None:
-        """Be found: by the name server in this process, and by those the settings name."""
+    async def _open_name_server(self) -> None:
         config = self.config
         if self.name_server is not None:
             self._name_service = NameServerService(self.name_server, config.server_limits, self._guard)
             await self._name_service.start(config.listen_host, config.namesrv_port)
-        self._registration = Registration(config, self.topics, self.address, embedded=self.name_server)
+
+    def _join_routes(self) -> None:
+        """Be found: by the name server in this process, and by those the settings name."""
+        self._registration = Registration(
+            self.config, self.topics, self.address, embedded=self.name_server, client=self._to_name_servers
+        )
         self._registration.start()
 
     async def _leave_routes(self) -> None:
@@ -231,6 +239,8 @@ class Broker:
         self._follow("consumerOrderInfo.json", order)
         self._follow("messageRequestMode.json", modes)
         self.popping = Popping(self, order)
+        self._to_name_servers = name_server_client(config)
+        self.routes = TopicRoutes(config, self._to_name_servers, loop.time, self.name_server)
         self.closed_for_sends = closed_for_sends(config)
         parts = (
             *(self.popping, Assignment(self, modes)),

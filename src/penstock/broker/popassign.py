@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.broker.bodies import body_object, json_answer
 from penstock.broker.consumers import BROADCASTING, CLUSTERING
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
 PULL, POP = "PULL", "POP"
+
+Place: TypeAlias = tuple[str, int]
+"""A queue of the topic: its broker and its number, -1 for all that the broker has."""
 
 
 class RequestModes:
@@ -103,49 +107,56 @@ class Assignment:
             await self._modes.file.saved()
         return request.answer(0)
 
-    def query(self, connection: Connection, request: Command) -> Command:
+    async def query(self, connection: Connection, request: Command) -> Command:
         wanted = body_object(request)
         topic, group = str(wanted.get("topic") or ""), str(wanted.get("consumerGroup") or "")
         mode, share = self._modes.find(topic, group)
-        model = wanted.get("messageModel") or CLUSTERING
-        queues = self._queues(topic, group, str(wanted.get("clientId") or ""), model, wanted, mode, share)
-        if queues is None:
+        found = await self._places(topic, group, wanted, mode, share)
+        if found is None:
             return json_answer(request, {})
-        name = self._broker.config.broker_name
-        places = [{"brokerName": name, "queueId": queue, "topic": topic} for queue in dict.fromkeys(queues)]
+        places = [
+            {"brokerName": name, "queueId": queue, "topic": topic} for name, queue in dict.fromkeys(found)
+        ]
         return json_answer(
             request, {"messageQueueAssignments": [{"messageQueue": place, "mode": mode} for place in places]}
         )
 
-    def _queues(
-        self, name: str, group: str, client_id: str, model: Any, wanted: dict[str, Any], mode: str, share: int
-    ) -> list[int] | None:
-        """The client's queues, -1 for all at once; None when the client is to keep what it has."""
+    async def _places(
+        self, name: str, group: str, wanted: dict[str, Any], mode: str, share: int
+    ) -> list[Place] | None:
+        """The client's queues; None when the client is to keep what it has.
+
+        A client asks one of the brokers that have the topic, whichever, and takes the answer for all.
+        """
         topic = self._broker.topics.find(name)
         if topic is None:
             return None
-        queues = list(range(topic.read_queue_nums))
+        places = await self._broker.routes.queues(name, topic.read_queue_nums)
+        model = wanted.get("messageModel") or CLUSTERING
         if model == BROADCASTING:
-            return queues
+            return places
         consumers = self._broker.consumers.find(group)
         strategy = STRATEGIES.get(str(wanted.get("strategyName")))
         if consumers is None or strategy is None or model != CLUSTERING:
             return None
-        clients = sorted(consumers.client_ids)
         if mode == POP and share <= 0:
-            return [-1]
-        if client_id not in clients:
+            return [(broker, -1) for broker, _ in places]
+        clients = sorted(consumers.client_ids)
+        client_id = str(wanted.get("clientId") or "")
+        if client_id not in clients or not places:
             return []
         index = clients.index(client_id)
         if mode != POP:
-            return strategy(queues, len(clients), index)
-        if len(clients) > len(queues):
-            return [queues[index % len(queues)]]
+            return [places[each] for each in strategy(range(len(places)), len(clients), index)]
+        if len(clients) > len(places):
+            return [places[index % len(places)]]
         shared = [(index + step) % len(clients) for step in range(min(share, len(clients)) + 1)]
-        return [queue for each in shared for queue in strategy(queues, len(clients), each)]
+        return [
+            places[each] for sharer in shared for each in strategy(range(len(places)), len(clients), sharer)
+        ]
 
 
-def by_average(queues: list[int], clients: int, index: int) -> list[int]:
+def by_average(queues: Sequence[int], clients: int, index: int) -> Sequence[int]:
     """Neighbouring queues to one client."""
     rest = len(queues) % clients
     size = 1 if len(queues) <= clients else len(queues) // clients + (rest > 0 and index < rest)
@@ -153,7 +164,7 @@ def by_average(queues: list[int], clients: int, index: int) -> list[int]:
     return queues[start : start + size]
 
 
-def by_circle(queues: list[int], clients: int, index: int) -> list[int]:
+def by_circle(queues: Sequence[int], clients: int, index: int) -> Sequence[int]:
     """Each next queue to the next client."""
     return queues[index::clients]
 

@@ -42,12 +42,15 @@ class Registration:
         embedded: NameServer | None = None,
         client: RemotingClient | None = None,
     ) -> None:
-        """``embedded`` is the name server of this process; ``config.namesrv_addresses`` are the others."""
+        """``embedded`` is the name server of this process; ``config.namesrv_addresses`` are the others.
+
+        ``client`` speaks to these, and is closed at the stop.
+        """
         self._config = config
         self._topics = topics
         self._address = address
         self._embedded = embedded
-        self._client = client or _client(config)
+        self._client = client or name_server_client(config)
         self._tasks: list[asyncio.Task[None]] = []
         # Per name server: topics that changed since it last took a registration, and the alarm for its task.
         self._changed: dict[str, set[str]] = {}
@@ -184,7 +187,7 @@ class Registration:
         return {topic.name: topic.to_json() | {"perm": topic.perm & mask} for topic in topics}
 
 
-def _client(config: BrokerConfig) -> RemotingClient:
+def name_server_client(config: BrokerConfig) -> RemotingClient:
     """Speaks to name servers, with TLS and signed where the settings say so."""
     tls = None if config.client_tls is None else client_context(config.client_tls)
     credentials = inner_credentials(config.inner_client_authentication_credentials)
