@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from penstock.clock import ManualClock
 from penstock.errors import CorruptFile
 from penstock.files.disk import DiskStorage
-from penstock.store.consumeroffset import VERSION_STEP, Clamped, ConsumerOffsets, clamp_offset
+from penstock.format.javajson import parse
+from penstock.store.consumeroffset import (
+    VERSION_STEP,
+    Clamped,
+    ConsumerOffsets,
+    clamp_offset,
+    consumer_offsets,
+)
 from penstock.store.jsonfile import load_json
 
 REAL_FILE = Path(__file__).parent / "data" / "config" / "consumerOffset.json"
@@ -216,3 +223,61 @@ def test_commits_of_many_threads_are_all_persisted(path: str, offsets: ConsumerO
         thread.join()
     offsets.persist()
     assert make(path).offsets("g", "t") == dict.fromkeys(range(4), 199)
+
+
+LIGHT_GROUP = "%LMQ%g"
+
+
+def light_files(path: Path) -> tuple[Path, Path]:
+    return path / "config" / "consumerOffset.json", path / "config" / "lmqConsumerOffset.json"
+
+
+def test_with_light_queues_all_offsets_are_where_rocketmq_has_them(tmp_path: Path) -> None:
+    plain, light = light_files(tmp_path)
+    offsets = consumer_offsets(DiskStorage(), str(tmp_path), light=True, clock=ManualClock(1000))
+    offsets.load()
+    offsets.commit("g", "t", 1, 5)
+    offsets.commit(LIGHT_GROUP, "%LMQ%q", 0, 7)
+    offsets.commit(LIGHT_GROUP, "t", 0, 8)
+    offsets.commit(LIGHT_GROUP, "t", 3, 9)
+    assert offsets.persist()
+    assert not plain.exists()
+    content = parse(light.read_text())
+    assert content["lmqOffsetTable"] == {"%LMQ%q@%LMQ%g": 7, "t@%LMQ%g": 8}
+    assert content["offsetTable"] == {"t@g": {1: 5}, "t@%LMQ%g": {0: 8, 3: 9}}
+
+    again = consumer_offsets(DiskStorage(), str(tmp_path), light=True)
+    again.load()
+    assert again.table() == offsets.table()
+    assert not again.persist()
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_offsets_go_over_to_the_other_file_when_light_queues_are_switched(
+    tmp_path: Path, light: bool
+) -> None:
+    before = consumer_offsets(DiskStorage(), str(tmp_path), light=not light)
+    before.load()
+    before.commit("g", "t", 1, 5)
+    before.commit(LIGHT_GROUP, "%LMQ%q", 0, 7)
+    before.persist()
+    after = consumer_offsets(DiskStorage(), str(tmp_path), light=light)
+    after.load()
+    assert after.table() == before.table()
+    assert after.persist()
+    # From now on the file of the setting counts alone: what was forgotten stays forgotten.
+    after.remove(group="g")
+    after.persist()
+    last = consumer_offsets(DiskStorage(), str(tmp_path), light=light)
+    last.load()
+    assert last.query("g", "t", 1) == -1
+    assert last.query(LIGHT_GROUP, "%LMQ%q", 0) == 7
+
+
+@pytest.mark.parametrize("table", ['"x"', "[1]", '{"t@g": {"0": 1}}', '{"t@g": "x"}', '{"t@g": null}'])
+def test_a_table_of_light_offsets_that_is_none_makes_the_file_bad(tmp_path: Path, table: str) -> None:
+    _, light = light_files(tmp_path)
+    light.parent.mkdir()
+    light.write_text(f'{{"offsetTable": {{}}, "lmqOffsetTable": {table}}}')
+    with pytest.raises(CorruptFile):
+        consumer_offsets(DiskStorage(), str(tmp_path), light=True).load()

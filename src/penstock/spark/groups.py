@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from penstock.errors import StoreError, StoreLocked, UsageError
 from penstock.spark.offsets import Places
 from penstock.spark.places import Place
-from penstock.store.consumeroffset import ConsumerOffsets
+from penstock.store.consumeroffset import consumer_offsets
 from penstock.store.directory import is_locked
 
 
 class GroupOffsets:
-    """Writes a group's offsets into ``config/consumerOffset.json`` of a store that nobody has open.
+    """Writes a group's offsets into the file of consumer offsets of a store that nobody has open.
 
     A broker keeps the offsets in memory and writes the file over: publishing under it would be lost, so it is
     refused. The store's lock is held while the file is written, and only then.
@@ -52,7 +52,7 @@ class GroupOffsets:
                 f"the offsets of group {self._group} can't be written: {error.strerror}", file=self._lock_path
             ) from error
         try:
-            offsets = ConsumerOffsets(storage, f"{self._place.root}/config/consumerOffset.json")
+            offsets = consumer_offsets(storage, self._place.root)
             offsets.load()
             for (topic, queue_id), offset in places.items():
                 offsets.commit(self._group, topic, queue_id, offset)

@@ -1,16 +1,23 @@
-"""``config/consumerOffset.json``: how far each group has read each queue (format section 1.3)."""
+"""``config/consumerOffset.json``: how far each group has read each queue (format section 1.3).
+
+A store with light queues (``enable_lmq``) has ``config/lmqConsumerOffset.json`` instead, as RocketMQ does:
+the same table, and beside it one offset for each group of a light queue.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
+from penstock.message.topic import LMQ_PREFIX
 from penstock.store.dataversion import DataVersion
 from penstock.store.jsonfile import FileAccess, JsonFile
 
+FILE, LIGHT_FILE = "consumerOffset.json", "lmqConsumerOffset.json"
 SEPARATOR = "@"
 VERSION_STEP = 500
 """The version's counter advances once in so many commits, as RocketMQ's does."""
@@ -41,10 +48,24 @@ class ConsumerOffsets:
     Only ``load`` and ``persist`` touch the file; a commit is durable after the next ``persist``.
     """
 
-    def __init__(self, storage: FileAccess, path: str, *, clock: Clock | None = None) -> None:
-        """``path`` is the file's; nothing is read before ``load``."""
+    def __init__(
+        self,
+        storage: FileAccess,
+        path: str,
+        *,
+        clock: Clock | None = None,
+        light: bool = False,
+        instead: str | None = None,
+    ) -> None:
+        """``path`` is the file's; nothing is read before ``load``.
+
+        ``light``: groups of light queues have a table of their own in it. ``instead`` is the file that is
+        read while there is none at ``path``.
+        """
         self._clock = clock or SystemClock()
         self._file = JsonFile(storage, path, decode=_decode)
+        self._instead = None if instead is None else JsonFile(storage, instead, decode=_decode)
+        self._light = light
         self._lock = threading.Lock()
         self._persist_lock = threading.Lock()
         # Keyed as in the file: keys that another version wrote and we can't split survive a rewrite.
@@ -66,10 +87,14 @@ class ConsumerOffsets:
     def load(self) -> None:
         """Take over what the file says. Raises CorruptFile when neither it nor its backup can be read."""
         loaded = self._file.load()
+        borrowed = loaded is None and self._instead is not None
+        if borrowed and self._instead is not None:
+            loaded = self._instead.load()
         with self._lock:
             self._table, self._version = loaded if loaded is not None else ({}, DataVersion())
-            # A backup that served is worth writing as the file.
-            self._changes = self._persisted_changes + (1 if self._file.fault else 0)
+            # A backup that served is worth writing as the file, and so is what another file said.
+            due = self._file.fault is not None or (borrowed and loaded is not None)
+            self._changes = self._persisted_changes + due
 
     def persist(self) -> bool:
         """Write the offsets, if any changed since the last time; whether it wrote."""
@@ -167,11 +192,40 @@ class ConsumerOffsets:
         topics: dict[str, list[str]] = {}
         for _, topic, group in self._split_keys():
             topics.setdefault(group, []).append(topic)
-        return {
+        content = {
             "dataVersion": self._version.to_json(),
             "groupTopicMap": {group: sorted(names) for group, names in topics.items()},
-            "offsetTable": {key: dict(sorted(queues.items())) for key, queues in self._table.items()},
         }
+        if not self._light:
+            return content | {"offsetTable": _sorted(self._table)}
+        # RocketMQ looks for a light group's offset here only, whatever the queue: light queues have one.
+        alone = {
+            key: self._table[key][0]
+            for key, _, group in self._split_keys()
+            if group.startswith(LMQ_PREFIX) and 0 in self._table[key]
+        }
+        rest = {key: queues for key, queues in self._table.items() if key not in alone or len(queues) > 1}
+        return content | {"lmqOffsetTable": alone, "offsetTable": _sorted(rest)}
+
+
+def consumer_offsets(
+    storage: FileAccess, root: str, *, light: bool | None = None, clock: Clock | None = None
+) -> ConsumerOffsets:
+    """The offsets of the store at ``root``; not loaded yet.
+
+    ``light``: as the store's ``enable_lmq``, which says which of the two files counts; None: nobody knows
+    it, and a file for light queues is taken as a sign of them. The other file is read while that one is
+    missing: when the setting has just been changed.
+    """
+    folder = PurePath(root) / "config"
+    if light is None:
+        light = storage.exists(str(folder / LIGHT_FILE))
+    name, other = (LIGHT_FILE, FILE) if light else (FILE, LIGHT_FILE)
+    return ConsumerOffsets(storage, str(folder / name), clock=clock, light=light, instead=str(folder / other))
+
+
+def _sorted(table: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
+    return {key: dict(sorted(queues.items())) for key, queues in table.items()}
 
 
 def _key(topic: str, group: str) -> str:
@@ -181,14 +235,16 @@ def _key(topic: str, group: str) -> str:
 
 
 def _decode(content: Any) -> tuple[dict[str, dict[int, int]], DataVersion]:
-    """The two parts that are read back. Anything else in the file is derived from them, and ignored."""
+    """The parts that are read back. Anything else in the file is derived from them, and ignored."""
     if not isinstance(content, dict):
         raise ValueError("no object with an offsetTable")
-    offsets = content.get("offsetTable") or {}
-    version = content.get("dataVersion") or {}
-    if not isinstance(offsets, dict) or not isinstance(version, dict):
-        raise ValueError("offsetTable or dataVersion is no object")
+    names = ("offsetTable", "lmqOffsetTable", "dataVersion")
+    offsets, light, version = (content.get(name) or {} for name in names)
+    if not all(isinstance(part, dict) for part in (offsets, light, version)):
+        raise ValueError(f"one of {', '.join(names)} is no object")
     table = {str(key): _decode_queues(str(key), queues) for key, queues in offsets.items()}
+    for key, offset in light.items():
+        table.setdefault(str(key), {}).update(_decode_queues(str(key), {0: offset}))
     try:
         return table, DataVersion.from_json(version)
     except TypeError:

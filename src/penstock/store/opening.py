@@ -15,7 +15,7 @@ from penstock.files.storage import Storage
 from penstock.store.checkpoint import StoreCheckpoint
 from penstock.store.cleaning import CleanService
 from penstock.store.commitlog import CommitLog
-from penstock.store.consumeroffset import ConsumerOffsets
+from penstock.store.consumeroffset import consumer_offsets
 from penstock.store.dispatcher import Dispatcher
 from penstock.store.indexservice import IndexService
 from penstock.store.logfolders import log_folders, refuse_foreign_log
@@ -94,7 +94,7 @@ def _open_locked(
     checkpoint = StoreCheckpoint(storage, root)
     report_faults: list[Any] = []
     dispatcher = Dispatcher(commit_log, queues, index, on_fault=report_faults.append)
-    offsets = ConsumerOffsets(storage, str(PurePath(root) / "config" / "consumerOffset.json"), clock=clock)
+    offsets = consumer_offsets(storage, root, light=config.enable_lmq, clock=clock)
     topics = TopicTable(storage, str(PurePath(root) / "config" / "topics.json"), clock)
     try:
         offsets.load()

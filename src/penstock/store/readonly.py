@@ -26,7 +26,7 @@ from penstock.format.record import BLANK_MAGIC_CODE
 from penstock.message.ids import decode_message_id
 from penstock.store.batchconsumequeue import BatchConsumeQueue
 from penstock.store.consumequeue import UNIT, ConsumeQueue
-from penstock.store.consumeroffset import ConsumerOffsets
+from penstock.store.consumeroffset import consumer_offsets
 from penstock.store.following import Follower
 from penstock.store.getting import MAX_BYTES, tag_codes, unit_reader
 from penstock.store.indexreader import IndexReader
@@ -65,9 +65,8 @@ class ReadOnlyStore:
         self._closed = False
         self._polled_first = self._polled_end = -1
         self.arrived = Signal()
-        self.consumer_offsets = ConsumerOffsets(
-            self.storage, str(PurePath(self.path) / "config" / "consumerOffset.json"), clock=self.clock
-        )
+        light = True if self.config.enable_lmq else None
+        self.consumer_offsets = consumer_offsets(self.storage, self.path, light=light, clock=self.clock)
         self.consumer_offsets.load()
         self.faults += self._queues.load()
         for queue in self._queues:

@@ -29,8 +29,8 @@ class GroupLag:
 
 
 def group_lags(place: Place, now_ms: int) -> list[GroupLag]:
-    """Every group and queue in ``config/consumerOffset.json``, sorted; none where there are no queues or no
-    file.
+    """Every group and queue that the store has a consumer offset of, sorted; none where there are no queues
+    or no file.
     """
     if not place.has_queues:
         return []
