@@ -232,6 +232,27 @@ def light_files(path: Path) -> tuple[Path, Path]:
     return path / "config" / "consumerOffset.json", path / "config" / "lmqConsumerOffset.json"
 
 
+def test_file_of_a_real_broker_with_light_queues_is_understood_and_written_alike(tmp_path: Path) -> None:
+    _, light = light_files(tmp_path)
+    light.parent.mkdir()
+    real = REAL_FILE.with_name(light.name).read_text()
+    light.write_text(real)
+    offsets = consumer_offsets(DiskStorage(), str(tmp_path), light=True)
+    offsets.load()
+    assert offsets.table() == {
+        ("T", LIGHT_GROUP): {0: 9},
+        ("%LMQ%q", LIGHT_GROUP): {0: 7},
+        ("T", "G"): {1: 5},
+    }
+    offsets.commit("G", "T", 1, 6)
+    assert offsets.persist()
+    expected = real.split(',\n\t"pullOffsetTable"')[0].replace("1:5", "1:6") + "\n}"
+    written = light.read_text()
+    assert sorted(line.strip(",") for line in written.splitlines()) == sorted(
+        line.strip(",") for line in expected.splitlines()
+    )
+
+
 def test_with_light_queues_all_offsets_are_where_rocketmq_has_them(tmp_path: Path) -> None:
     plain, light = light_files(tmp_path)
     offsets = consumer_offsets(DiskStorage(), str(tmp_path), light=True, clock=ManualClock(1000))

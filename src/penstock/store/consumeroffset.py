@@ -189,23 +189,28 @@ class ConsumerOffsets:
 
     def _content(self) -> dict[str, Any]:
         """What the file is to hold, in the order of RocketMQ's. The lock is held."""
-        topics: dict[str, list[str]] = {}
-        for _, topic, group in self._split_keys():
-            topics.setdefault(group, []).append(topic)
-        content = {
-            "dataVersion": self._version.to_json(),
-            "groupTopicMap": {group: sorted(names) for group, names in topics.items()},
-        }
-        if not self._light:
-            return content | {"offsetTable": _sorted(self._table)}
+        keys = self._split_keys()
         # RocketMQ looks for a light group's offset here only, whatever the queue: light queues have one.
         alone = {
             key: self._table[key][0]
-            for key, _, group in self._split_keys()
-            if group.startswith(LMQ_PREFIX) and 0 in self._table[key]
+            for key, _, group in keys
+            if self._light and group.startswith(LMQ_PREFIX) and 0 in self._table[key]
         }
-        rest = {key: queues for key, queues in self._table.items() if key not in alone or len(queues) > 1}
-        return content | {"lmqOffsetTable": alone, "offsetTable": _sorted(rest)}
+        rest = {
+            key: dict(sorted(queues.items()))
+            for key, queues in self._table.items()
+            if key not in alone or len(queues) > 1
+        }
+        topics: dict[str, list[str]] = {}
+        for key, topic, group in keys:
+            if key in rest:
+                topics.setdefault(group, []).append(topic)
+        return {
+            "dataVersion": self._version.to_json(),
+            "groupTopicMap": {group: sorted(names) for group, names in topics.items()},
+            **({"lmqOffsetTable": alone} if self._light else {}),
+            "offsetTable": rest,
+        }
 
 
 def consumer_offsets(
@@ -222,10 +227,6 @@ def consumer_offsets(
         light = storage.exists(str(folder / LIGHT_FILE))
     name, other = (LIGHT_FILE, FILE) if light else (FILE, LIGHT_FILE)
     return ConsumerOffsets(storage, str(folder / name), clock=clock, light=light, instead=str(folder / other))
-
-
-def _sorted(table: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
-    return {key: dict(sorted(queues.items())) for key, queues in table.items()}
 
 
 def _key(topic: str, group: str) -> str:
