@@ -8,7 +8,6 @@ import pytest
 
 from penstock.config import StoreConfig, load_config, parse_delay_levels
 from penstock.config.aliases import ALIASES
-from penstock.config.load import unused_keys
 from penstock.config.properties import parse_properties
 from penstock.config.schema import TYPES, group_of
 from penstock.errors import ConfigError
@@ -66,7 +65,6 @@ def test_broker_conf_of_rocketmq_is_understood(tmp_path: Path) -> None:
     assert config.mapped_file_size_commit_log == 64 << 20
     assert config.delay_levels_ms == (1000, 5000, 10_000)
     assert origins["flush_disk_type"] == f"file {file}"
-    assert unused_keys(file) == ["brokerClusterName", "brokerName"]
 
 
 def test_config_file_can_be_named_in_the_environment(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from penstock.config import BrokerConfig, load_broker_config, load_config
 from penstock.config.broker import BROKER_ALIASES, BROKER_TYPES
+from penstock.config.foreignkeys import FOREIGN_KEYS
+from penstock.config.load import BROKER, log
 from penstock.errors import ConfigError
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "config.md"
@@ -18,6 +20,34 @@ def test_a_brokers_file_holds_its_own_settings_and_the_stores(tmp_path: Path) ->
     config, origins = load_broker_config(file, env={})
     assert (config.broker_name, config.listen_port, config.store.flush_disk_type) == ("b", 20911, "async")
     assert origins["broker_name"] == f"file {file}"
+
+
+def test_keys_that_do_nothing_here_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[str, str]] = []
+    for level in ("info", "warning"):
+        monkeypatch.setattr(log, level, lambda text, *more, level=level: said.append((level, text % more)))
+    file = tmp_path / "broker.conf"
+    file.write_text(
+        "brokerName=b\nhaListenPort=1\nbrokerRole=ASYNC_MASTER\nlistenPrt=1\nsendMesageThreadPoolNums=4\nxyzzy=1\n"
+    )
+    config, _ = load_broker_config(file, env={})
+    assert config.listen_port == BrokerConfig().listen_port
+    assert said == [
+        ("info", f"{file}: without effect here: haListenPort, brokerRole"),
+        (
+            "warning",
+            f"{file}: no such setting, passed over: listenPrt (did you mean listenPort?),"
+            " sendMesageThreadPoolNums (did you mean sendMessageThreadPoolNums?), xyzzy",
+        ),
+    ]
+    said.clear()
+    load_config(file, env={})  # a command on the store: the file is the broker's, and most of it not for us
+    assert said == []
+
+
+def test_no_key_is_both_a_setting_and_without_effect() -> None:
+    assert not FOREIGN_KEYS & (set(BROKER.types) | set(BROKER.aliases))
+    assert {"brokerRole", "haListenPort", "dLegerGroup", "sendMessageThreadPoolNums"} <= FOREIGN_KEYS
 
 
 def test_one_toml_file_serves_the_broker_and_the_commands_on_its_store(tmp_path: Path) -> None:

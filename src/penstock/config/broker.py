@@ -238,6 +238,7 @@ BROKER_ALIASES: dict[str, str] = {
     "maxErrorRateOfBloomFilter": "max_error_rate_of_bloom_filter",
     "filterDataCleanTimeSpan": "filter_data_clean_time_span_ms",
     "channelExpiredTimeout": "channel_expired_timeout_ms",
+    "rocketmq.broker.rebalance.lockMaxLiveTime": "rebalance_lock_max_live_time_ms",
     "tls.server.mode": "tls_server_mode",
     "tls.server.certPath": "tls_server_cert_path",
     "tls.server.keyPath": "tls_server_key_path",

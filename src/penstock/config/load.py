@@ -7,19 +7,23 @@ Every source takes our names and RocketMQ's. ``PENSTOCK_CONFIG`` names the file 
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.config.aliases import ALIASES, translate_value
 from penstock.config.broker import BROKER_ALIASES, BROKER_TYPES, BrokerConfig, check_broker
+from penstock.config.foreignkeys import FOREIGN_KEYS
 from penstock.config.properties import parse_properties
 from penstock.config.schema import TYPES, StoreConfig, check, group_of
 from penstock.errors import ConfigError
+
+log = logging.getLogger("penstock.config")
 
 ENV_PREFIX = "PENSTOCK_"
 _GROUPS = ("behaviour", "performance", "broker")
@@ -59,7 +63,7 @@ def load_config(
     """The settings and, for every field, where its value came from.
 
     A flag whose value is None counts as not given. A ``broker.conf`` is a whole broker's file: keys that are
-    no setting of a store are passed over there (``unused_keys`` lists them). Elsewhere they are an error.
+    no setting of a store are passed over there. Elsewhere they are an error.
     """
     values, origins = _load(STORE, file, env, flags or {})
     return StoreConfig(**values), origins
@@ -70,7 +74,11 @@ def load_broker_config(
     env: Mapping[str, str] = os.environ,
     flags: Mapping[str, Any] | None = None,
 ) -> tuple[BrokerConfig, dict[str, str]]:
-    """As ``load_config``, for a broker and its store: the same sources hold the settings of both."""
+    """As ``load_config``, for a broker and its store: the same sources hold the settings of both.
+
+    What a ``broker.conf`` says about things that this broker does not have is logged (info), and so are keys
+    that RocketMQ does not know either (a warning, with a near one): somebody expects something of them.
+    """
     values, origins = _load(BROKER, file, env, flags or {})
     store = StoreConfig(**{field: value for field, value in values.items() if field in TYPES})
     own = {field: value for field, value in values.items() if field in BROKER_TYPES}
@@ -96,12 +104,29 @@ def _load(
     return values, origins
 
 
-def unused_keys(file: str | os.PathLike[str]) -> list[str]:
-    """Keys of a ``broker.conf`` that are no settings of a store, in order of appearance."""
-    path = Path(file)
-    if path.suffix == ".toml":
-        return []
-    return [key for key in _read_properties(path) if STORE.field_of(key) not in STORE.types]
+def passed_over(keys: Iterable[str], schema: Schema = BROKER) -> tuple[list[str], dict[str, str]]:
+    """Of the keys of a ``broker.conf`` that are no settings here: RocketMQ's own, and the rest with the name
+    that is near each, or an empty one.
+    """
+    foreign, unknown = [], {}
+    for key in keys:
+        if schema.field_of(key) in schema.types:
+            continue
+        if key in FOREIGN_KEYS:
+            foreign.append(key)
+        else:
+            near = _near(schema, key, *FOREIGN_KEYS)
+            unknown[key] = near[0] if near else ""
+    return foreign, unknown
+
+
+def _tell_passed_over(path: Path, keys: Iterable[str]) -> None:
+    foreign, unknown = passed_over(keys)
+    if foreign:
+        log.info("%s: without effect here: %s", path, ", ".join(foreign))
+    if unknown:
+        said = (f"{key} (did you mean {near}?)" if near else key for key, near in unknown.items())
+        log.warning("%s: no such setting, passed over: %s", path, ", ".join(said))
 
 
 def convert(field: str, value: Any, *, source: str, schema: Schema = STORE) -> Any:
@@ -146,11 +171,10 @@ def _from_file(schema: Schema, path: Path) -> dict[str, tuple[Any, str]]:
             if schema.field_of(key) in schema.types or BROKER.field_of(key) not in BROKER.types
         }
     else:
-        given = {
-            key: value
-            for key, value in _read_properties(path).items()
-            if schema.field_of(key) in schema.types
-        }
+        written = _read_properties(path)
+        if schema is BROKER:
+            _tell_passed_over(path, written)
+        given = {key: value for key, value in written.items() if schema.field_of(key) in schema.types}
         places = dict.fromkeys(given, str(path))
     return _collect(schema, given, {key: f"file {places[key]}" for key in given})
 
@@ -175,9 +199,13 @@ def _collect(
 
 
 def _unknown(schema: Schema, key: str, source: str) -> ConfigError:
-    near = difflib.get_close_matches(key, [*schema.types, *schema.aliases], n=1)
+    near = _near(schema, key)
     hint = f"did you mean {near[0]}?" if near else "`penstock config show` lists them"
     return ConfigError(f"{key} (from {source}): no such setting", key=key, source=source, hint=hint)
+
+
+def _near(schema: Schema, key: str, *more: str) -> list[str]:
+    return difflib.get_close_matches(key, [*schema.types, *schema.aliases, *more], n=1)
 
 
 def _read_text(path: Path) -> str:
