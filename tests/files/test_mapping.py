@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock._native.mapping import Mapping, differing_pages
+from penstock._native.mapping import Mapping
+from penstock._native.pages import differing_pages
 
 SIZE = 1 << 20
 

@@ -16,8 +16,9 @@ from penstock._native.encode cimport (
 )
 from penstock._native.encode import STATUSES
 from penstock._native.endian cimport put32, put64
+from penstock._native.filestate cimport FileState, load_position, state_write, store_position
 from penstock._native.flush cimport FLUSH_FAILED, FLUSH_TIMED_OUT, Flusher
-from penstock._native.mapping cimport FileState, Mapping, load_position, state_write, store_position
+from penstock._native.mapping cimport Mapping
 from penstock._native.putresult cimport PutResult, PutResults, appended, refused
 from penstock._native.queue cimport Queue
 from penstock._native.record cimport (
@@ -118,7 +119,6 @@ cdef class Appender:
         return b
 
     cdef void give_buffer(self, Buffer* b) noexcept:
-        cdef uint8_t* data
         if b.capacity > 1 << 20:
             # One large message must not keep its buffer for ever.
             free(b.data)

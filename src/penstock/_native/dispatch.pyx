@@ -10,9 +10,10 @@ from libc.string cimport memcmp
 
 from posix.unistd cimport usleep
 
+from penstock._native.filestate cimport FileState, load_position, read_position, store_position
 from penstock._native.flush cimport Flusher
 from penstock._native.index cimport Index, IndexState, index_hash, index_put, index_store_header
-from penstock._native.mapping cimport FileState, Mapping, load_position, read_position, store_position
+from penstock._native.mapping cimport Mapping
 from penstock._native.queue cimport (
     QUEUE_FILE, QUEUE_FULL, QUEUE_GAP, QUEUE_OK, Queue, QueueState, queue_flush, queue_hash, queue_stage,
 )

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from penstock._native.mapping cimport FileState
+from penstock._native.filestate cimport FileState
 from penstock._native.signal cimport Signal
 from penstock._native.threads cimport pthread_cond_t, pthread_mutex_t
 

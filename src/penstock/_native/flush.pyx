@@ -8,7 +8,8 @@ from libc.errno cimport EIO
 from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport write
 
-from penstock._native.mapping cimport FileState, Mapping, load_position, read_position, state_commit, state_sync, store_position
+from penstock._native.filestate cimport FileState, load_position, read_position, state_commit, state_sync, store_position
+from penstock._native.mapping cimport Mapping
 from penstock._native.signal cimport Signal
 from penstock._native.threads cimport (
     cond_init, cond_until, load_int, pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_signal, pthread_mutex_destroy,

@@ -1,61 +1,16 @@
 # cython: language_level=3
-"""The state of one file that native code works on, and the class that owns it.
+"""A mapped file for native code.
 
 A function that keeps a ``FileState*`` across a release of the interpreter lock must keep the ``Mapping`` pinned
 meanwhile (``pin``/``unpin``): ``close`` waits for pins and views alike before it unmaps and closes the descriptor.
 """
 
-from libc.stdint cimport int64_t, uint8_t
+from penstock._native.filestate cimport StatedFile
 
 
-cdef extern from "mapping_os.h" nogil:
-    int64_t penstock_load(const int64_t* place) noexcept
-    void penstock_store(int64_t* place, int64_t value) noexcept
-
-
-cdef struct FileState:
-    uint8_t* base            # the mapping, or a bytearray's memory
-    uint8_t* write_buffer    # `size` bytes borrowed from the transient pool, or NULL
-    int fd                   # -1: memory
-    int writable
-    int write_error          # errno to inject, 0: none
-    int sync_error
-    int64_t file_from
-    int64_t size
-    int64_t wrote
-    int64_t committed
-    int64_t flushed
-    int64_t store_timestamp
-    int64_t write_error_times    # how often the injected error comes, 0: always
-    int64_t sync_error_times
-    int committing               # held while the write buffer is read or taken away
-
-
-cdef inline int64_t load_position(const int64_t* place) noexcept nogil:
-    return penstock_load(place)
-
-
-cdef inline void store_position(int64_t* place, int64_t value) noexcept nogil:
-    penstock_store(place, value)
-
-
-cdef inline int64_t read_position(FileState* state) noexcept nogil:
-    """End of what readers may see: what was committed when there is a write buffer, else what was written."""
-    if state.write_buffer != NULL:
-        return penstock_load(&state.committed)
-    return penstock_load(&state.wrote)
-
-
-cdef int state_write(FileState* state, int64_t position, const uint8_t* data, int64_t n) noexcept nogil
-cdef int state_sync(FileState* state) noexcept nogil
-cdef int state_commit(FileState* state) noexcept nogil
-
-
-cdef class Mapping:
-    cdef FileState state
+cdef class Mapping(StatedFile):
     cdef object owner
     cdef object __weakref__
-    cdef readonly str path
     cdef readonly bint closed
     cdef readonly bint reserved
     cdef readonly Py_ssize_t exports

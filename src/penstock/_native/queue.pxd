@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from penstock._native.mapping cimport FileState
+from penstock._native.filestate cimport FileState
 
 cdef enum:
     UNIT = 20

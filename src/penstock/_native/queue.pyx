@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
 from penstock._native.endian cimport put32, put64
-from penstock._native.mapping cimport load_position, state_write, store_position
+from penstock._native.filestate cimport load_position, state_write, store_position
 from penstock._native.record cimport hash_text
 
 

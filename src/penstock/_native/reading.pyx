@@ -9,8 +9,9 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp
 
 from penstock._native.endian cimport get16, get32, get64
+from penstock._native.filestate cimport FileState, load_position, read_position
 from penstock._native.filtering cimport Program
-from penstock._native.mapping cimport FileState, Mapping, load_position, read_position
+from penstock._native.mapping cimport Mapping
 from penstock._native.queue cimport Queue
 from penstock._native.record cimport REC_OK, Properties, Record, Span, parse_record, scan_properties
 from penstock._native.stored cimport Slab, StoredMessage, stored_message

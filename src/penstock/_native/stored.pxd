@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from penstock._native.mapping cimport FileState
+from penstock._native.filestate cimport FileState
 from penstock._native.record cimport Record
 
 cdef class Slab:

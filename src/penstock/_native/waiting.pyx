@@ -5,8 +5,8 @@ from asyncio import InvalidStateError
 
 from libc.stdint cimport int64_t
 
+from penstock._native.filestate cimport load_position
 from penstock._native.flush cimport Flusher
-from penstock._native.mapping cimport load_position
 
 cdef enum:
     SHARE = 16  # so many futures of one pass of a loop ask for a sync at once

@@ -16,7 +16,8 @@ from math import ceil
 from pathlib import PurePath
 from typing import Any
 
-from penstock._native.mapping import Mapping, differing_pages
+from penstock._native.mapping import Mapping
+from penstock._native.pages import differing_pages
 from penstock.clock import Clock, SystemClock
 from penstock.errors import StoreLocked
 from penstock.files.crash import SECTOR, Cut, NameChange, apply_change, choices

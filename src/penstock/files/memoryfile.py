@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakSet
 
-from penstock._native.mapping import Mapping, differing_pages
+from penstock._native.mapping import Mapping
+from penstock._native.pages import differing_pages
 from penstock.clock import Clock
 
 PAGE = 4096

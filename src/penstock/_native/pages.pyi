@@ -1,0 +1,3 @@
+from typing import Any
+
+def differing_pages(left: Any, right: Any, page: int = 4096) -> list[int]: ...
