@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.register_assert_rewrite("client_scenarios", "pop_scenarios")
+pytest.register_assert_rewrite("client_scenarios", "stage", "pop_scenarios")
 
+from running import clusters, on_demand  # noqa: E402
 from stage import Cluster, Driver  # noqa: E402
 
 from penstock.bench.golang import GoClient, go_missing  # noqa: E402
 from penstock.bench.peer import INTEROP_OPTIONS, Peer  # noqa: E402
-from penstock.bench.penstockbroker import PenstockBroker  # noqa: E402
-from penstock.bench.rocketmq import RocketMQ  # noqa: E402
 
 TOOLS = ("java", "mvn")
 # Transactions are asked about soon, so that a test need not wait a minute.
@@ -47,37 +45,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Cluster]]:
-    made: dict[str, Any] = {}
-    kinds: dict[str, Callable[[], Any]] = {
-        "penstock": lambda: PenstockBroker(tmp_path_factory.mktemp("penstock"), settings=SETTINGS),
-        "rocketmq": lambda: RocketMQ(tmp_path_factory.mktemp("rocketmq"), settings=SETTINGS),
-    }
-    with ExitStack() as running:
-
-        def find(kind: str) -> Cluster:
-            if kind not in made:
-                made[kind] = running.enter_context(kinds[kind]())
-            found: Cluster = made[kind]
-            return found
-
+    with clusters(tmp_path_factory, SETTINGS) as find:
         yield find
 
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[Callable[[str], Driver]]:
-    made: dict[str, Driver] = {}
     kinds: dict[str, Callable[[], Any]] = {
         "java-5.5.0": lambda: Peer("ClientDriver", "5.5.0", INTEROP_OPTIONS),
         "java-4.9.7": lambda: Peer("ClientDriver", "4.9.7", INTEROP_OPTIONS),
         "go": GoClient,
     }
-    with ExitStack() as running:
-
-        def find(kind: str) -> Driver:
-            if kind not in made:
-                made[kind] = running.enter_context(kinds[kind]())
-            return made[kind]
-
+    with on_demand(kinds) as find:
         yield find
 
 

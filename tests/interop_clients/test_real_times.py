@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
+from running import clusters
 from stage import Cluster, Driver, seen_on_both
 
 pytest.register_assert_rewrite("time_scenarios")
 
 from time_scenarios import TIME  # noqa: E402
-
-from penstock.bench.penstockbroker import PenstockBroker  # noqa: E402
-from penstock.bench.rocketmq import RocketMQ  # noqa: E402
 
 SETTINGS: dict[str, object] = {
     "recallMessageEnable": "true",
@@ -27,19 +23,7 @@ SETTINGS: dict[str, object] = {
 @pytest.fixture(scope="module")
 def timely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Cluster]]:
     """Clusters that allow what is off by default."""
-    made: dict[str, Any] = {}
-    kinds: dict[str, Callable[[], Any]] = {
-        "penstock": lambda: PenstockBroker(tmp_path_factory.mktemp("penstock"), settings=SETTINGS),
-        "rocketmq": lambda: RocketMQ(tmp_path_factory.mktemp("rocketmq"), settings=SETTINGS),
-    }
-    with ExitStack() as running:
-
-        def find(kind: str) -> Cluster:
-            if kind not in made:
-                made[kind] = running.enter_context(kinds[kind]())
-            found: Cluster = made[kind]
-            return found
-
+    with clusters(tmp_path_factory, SETTINGS) as find:
         yield find
 
 
