@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from commands import Outcome, run_command
 from golden_store import GoldenStore, unpack
 from penstock import Message, StoreConfig
-from penstock.cli import main
 from penstock.store.opening import open_writable
 
 SMALL = StoreConfig(
@@ -24,28 +22,6 @@ SMALL = StoreConfig(
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-    @property
-    def error(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.err)
-        return found
-
-
 Penstock = Callable[..., Outcome]
 
 
@@ -53,13 +29,7 @@ Penstock = Callable[..., Outcome]
 def penstock(capfdbinary: pytest.CaptureFixture[bytes]) -> Penstock:
     """Run a command line: ``penstock("store", "verify", path, "--json")``."""
 
-    def run(*arguments: object) -> Outcome:
-        capfdbinary.readouterr()
-        code = main([str(argument) for argument in arguments])
-        out, err = capfdbinary.readouterr()
-        return Outcome(code, out.decode(), err.decode())
-
-    return run
+    return partial(run_command, capfdbinary)
 
 
 def hurt_body(store: Path, number: int) -> tuple[Path, int]:

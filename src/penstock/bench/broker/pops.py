@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from penstock.bench.broker.turns import Measured, Scale, Side, Turns, cpu_seconds, first_ack
+from penstock.bench.broker.turns import Measured, Scale, Side, cpu_seconds, running
 from penstock.bench.child import ChildFailed
 from penstock.bench.peer import Peer
 from penstock.bench.penstockbroker import PenstockBroker
@@ -36,11 +35,7 @@ def pop_rows(
     for number in range(scale.rounds):
         for side in real if number % 2 == 0 else reversed(real):
             progress(f"round {number + 1} of {scale.rounds}: {side}, pops")
-            with (
-                tempfile.TemporaryDirectory(prefix=f"{side}-", dir=folder) as place,
-                Turns.broker(side, Path(place), "async") as broker,
-            ):
-                first_ack(driver, broker.namesrv, "start")
+            with running(side, folder, driver) as (broker, _):
                 _load(driver, broker, "warm", scale.first_warm_up / 3)
                 before = cpu_seconds(broker.pid)
                 rate, count = _load(driver, broker, "pop", scale.seconds)

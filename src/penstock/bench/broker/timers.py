@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.bench.broker.turns import Measured, Scale, Side, Turns, first_ack
+from penstock.bench.broker.turns import Measured, Scale, Side, running
 from penstock.bench.child import ChildFailed, python_environment
 from penstock.bench.peer import Peer
 from penstock.bench.row import Row
@@ -33,11 +33,7 @@ def timer_rows(
     seen: dict[str, Any] = {}
     for side in (side for side in sides if side != "null"):
         progress(f"{scale.timers} timers: {side}")
-        with (
-            tempfile.TemporaryDirectory(prefix=f"{side}-", dir=folder) as place,
-            Turns.broker(side, Path(place), "async") as broker,
-        ):
-            first_ack(driver, broker.namesrv, "start")
+        with running(side, folder, driver) as (broker, _):
             answer = _measure(driver, broker.namesrv, scale)
         for quantile in ("p50_ms", "p99_ms", "p999_ms", "most_ms"):
             measured.add(side, quantile, answer[quantile] / 1000)

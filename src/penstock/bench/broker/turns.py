@@ -7,10 +7,11 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from penstock.bench.broker.loads import Flush, Load
 from penstock.bench.broker.nullbroker import NullBroker
@@ -20,6 +21,7 @@ from penstock.bench.penstockbroker import PenstockBroker
 from penstock.bench.rocketmq import RocketMQ
 
 Side = Literal["ours", "peer", "null"]
+Started: TypeAlias = tuple[PenstockBroker | RocketMQ, float]
 _READY_SECONDS = 30.0
 
 
@@ -84,6 +86,16 @@ def first_ack(driver: Peer, namesrv: str, topic: str) -> float:
         driver.ask("stop-producer", name=name)
 
 
+@contextmanager
+def running(side: Side, folder: Path, driver: Peer, flush: Flush = "async") -> Iterator[Started]:
+    """A broker alone in a folder of its own, and how long it took from its start to the first ack."""
+    with tempfile.TemporaryDirectory(prefix=f"{side}-", dir=folder) as place:
+        broker = Turns.broker(side, Path(place), flush)
+        begin = time.monotonic()
+        with broker:
+            yield broker, first_ack(driver, broker.namesrv, "start") - begin
+
+
 class Turns:
     """Runs the loads on every side, in turns, and keeps what was measured."""
 
@@ -120,23 +132,19 @@ class Turns:
                     self._turn(side, flush, mine)
 
     def _turn(self, side: Side, flush: Flush, loads: list[Load]) -> None:
-        with tempfile.TemporaryDirectory(prefix=f"{side}-", dir=self._folder) as place:
-            if side == "null":
-                if flush == "async":
-                    with NullBroker() as null:
-                        for load in (load for load in loads if not load.consumed):
-                            self._measure(side, load, null.namesrv, None)
-                return
-            broker = self.broker(side, Path(place), flush)
-            begin = time.monotonic()
-            with broker:
-                acked = first_ack(self._driver, broker.namesrv, "start")
-                self.measured.add(side, "start", acked - begin)
-                self._warm(broker.namesrv)
-                for load in loads:
-                    self._measure(side, load, broker.namesrv, broker.pid)
-                self.measured.add(side, f"memory-{flush}", broker.rss_anon())
-                self._driver.ask("end-load")
+        if side == "null":
+            if flush == "async":
+                with NullBroker() as null:
+                    for load in (load for load in loads if not load.consumed):
+                        self._measure(side, load, null.namesrv, None)
+            return
+        with running(side, self._folder, self._driver, flush) as (broker, start_seconds):
+            self.measured.add(side, "start", start_seconds)
+            self._warm(broker.namesrv)
+            for load in loads:
+                self._measure(side, load, broker.namesrv, broker.pid)
+            self.measured.add(side, f"memory-{flush}", broker.rss_anon())
+            self._driver.ask("end-load")
 
     def _warm(self, namesrv: str) -> None:
         load = Load("warm", "", "async", 1.0, 64)
