@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -49,18 +51,22 @@ def test_s20_a_slot_that_is_left_in_the_middle_is_finished_and_not_repeated(tmp_
             text = timed(f"K{number}", TIMER_DELIVER_MS=NOW + 3000)
             await stage.client.send("T", str(number).encode(), properties=text)
         stage.pass_time(2000)
-        store, real = stage.broker.store, stage.broker.store.put_raw
+        store, real = stage.broker.store, stage.broker.store.append_records
         left = [7]
 
         class Busy:
             ok = False
             status = "OS_PAGE_CACHE_BUSY"
 
-        def put_raw(message: object) -> object:
-            left[0] -= 1
-            return real(message) if left[0] >= 0 else Busy()  # type: ignore[arg-type]
+        def append_records(records: bytearray, slots: array[int], queues: Any) -> int:
+            count, left[0] = left[0], 0
+            end = 0
+            for _ in range(count):
+                end += int.from_bytes(records[end : end + 4], "big")
+            return real(records[:end], slots[:count], queues) if count else 0
 
-        store.put_raw = put_raw  # type: ignore[method-assign, assignment]
+        store.append_records = append_records  # type: ignore[method-assign, assignment]
+        store.put_raw = lambda message: Busy()  # type: ignore[method-assign, assignment, return-value]
         stage.pass_time(2000)
         assert len(await stage.delivered()) == 7
 

@@ -22,11 +22,11 @@ from penstock.store.timerlog import TimerLog
 from penstock.store.timerwheel import TimerWheel
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "take up a message": (timer.TimerMessageStore, "_enqueue_one"),
+    "take up messages": (timer.TimerMessageStore, "_enqueue_run"),
     "append to the timer log": (TimerLog, "append"),
-    "add to the wheel": (TimerWheel, "add"),
+    "add to the wheel": (TimerWheel, "set"),
     "open a slot": (TimerDelivery, "open_slot"),
-    "deliver a message": (TimerDelivery, "put"),
+    "deliver messages": (TimerDelivery, "_put_run"),
     "make deliveries readable": (timer, "publish"),
     "flush the timer log": (TimerLog, "flush"),
     "flush the wheel": (TimerWheel, "flush"),

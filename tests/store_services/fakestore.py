@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.config import StoreConfig
+from penstock.format.record import decode_record, encode_record
 from penstock.message import Message, parse_properties, unique_id
 from penstock.message.ids import message_id_of
 from penstock.message.properties import message_property_bytes
@@ -53,6 +54,26 @@ class FakeRecord:
     def message_id(self) -> str:
         return message_id_of(self.store_host, self.physical_offset)
 
+    @property
+    def raw(self) -> bytes:
+        """The record as a log would hold it."""
+        return encode_record(
+            self.topic,
+            self.body,
+            self.properties_bytes,
+            queue_id=self.queue_id,
+            flag=self.flag,
+            sys_flag=self.sys_flag,
+            born_timestamp=self.born_timestamp,
+            born_host=self.born_host,
+            store_host=self.store_host,
+            reconsume_times=self.reconsume_times,
+            prepared_transaction_offset=self.prepared_transaction_offset,
+            queue_offset=self.queue_offset,
+            physical_offset=self.physical_offset,
+            store_timestamp=self.store_timestamp,
+        )
+
 
 @dataclass(frozen=True)
 class FakePut:
@@ -68,6 +89,47 @@ class FakeGet:
     status: str
     next_begin_offset: int
     messages: Sequence[FakeRecord] = ()
+
+    @property
+    def raw(self) -> list[bytes]:
+        return [record.raw for record in self.messages]
+
+
+def append_one_by_one(
+    put: Callable[[Message], Any], records: bytearray, slots: Sequence[int], queues: Sequence[tuple[str, int]]
+) -> int:
+    """Put finished records as messages and fill in what their places give them; how many, as the store's own
+    ``append_records``: an error counts only when it meets the first one.
+    """
+    at = 0
+    for number, slot in enumerate(slots):
+        record = decode_record(records, at)
+        assert (record.topic, record.queue_id) == queues[slot]
+        message = Message(
+            record.topic,
+            record.body,
+            queue_id=record.queue_id,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            store_host=record.store_host,
+            reconsume_times=record.reconsume_times,
+            wait=False,
+            raw_properties=record.properties_bytes,
+        )
+        try:
+            outcome = put(message)
+        except Exception:
+            if number == 0:
+                raise
+            return number
+        if not outcome.ok:
+            return number
+        records[at + 20 : at + 28] = outcome.queue_offset.to_bytes(8, "big")
+        records[at + 28 : at + 36] = outcome.physical_offset.to_bytes(8, "big")
+        at += record.total_size
+    return len(slots)
 
 
 @dataclass
@@ -168,6 +230,17 @@ class FakeStore:
         found = [record for record in units if record.physical_offset not in self.removed]
         status = "FOUND" if found else "MESSAGE_WAS_REMOVING"
         return FakeGet(status, offset + len(units), found)
+
+    get_bulk = get
+
+    def records_at(self, places: Iterable[tuple[int, int]]) -> list[bytes | None]:
+        found = [self.lookup(offset) for offset, _ in places]
+        return [None if record is None else record.raw for record in found]
+
+    def append_records(
+        self, records: bytearray, slots: Sequence[int], queues: Sequence[tuple[str, int]]
+    ) -> int:
+        return append_one_by_one(self.put_raw, records, slots, queues)
 
     def lookup(self, place: int) -> FakeRecord | None:
         if place in self.removed:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fakestore import FakePut, FakeRecord, Hook
 
 from penstock.clock import ManualClock
 from penstock.config import StoreConfig
+from penstock.format.record import decode_record
 from penstock.message import Message
 from penstock.store.messagestore import MessageStore
 from penstock.store.opening import open_writable
@@ -52,6 +54,26 @@ class RealStore:
         self.real.flush()
         self.real.dispatch()
         return result
+
+    def append_records(self, records: bytearray, slots: array[int], queues: Sequence[tuple[str, int]]) -> int:
+        """As the store does it, up to the first message that ``refuse`` is against."""
+        ends, answer = [0], 0
+        for _ in slots:
+            record = decode_record(records, ends[-1])
+            try:
+                if self.refuse(Message(record.topic, record.body)) is not None:
+                    break
+            except Exception:
+                if len(ends) == 1:
+                    raise
+                break
+            ends.append(ends[-1] + record.total_size)
+        if len(ends) > 1:
+            part = memoryview(records)[: ends[-1]]
+            answer = self.real.append_records(part, slots[: len(ends) - 1], queues)
+        self.real.flush()
+        self.real.dispatch()
+        return answer
 
     def flush(self) -> None:
         self.flushes += 1

@@ -188,13 +188,17 @@ def test_s20_batch_goes_on_with_the_message_that_failed(store: FakeStore, clock:
     assert store.bodies("t") == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_s20_enqueue_goes_on_with_the_message_that_failed(store: FakeStore, clock: ManualClock) -> None:
+def test_s20_enqueue_goes_on_with_the_messages_that_failed(store: FakeStore, clock: ManualClock) -> None:
     timer = open_timer(store)
     for number in range(5):
         put(store, str(number).encode(), 2000)
-    store.storage.fail("write", 28, times=1, path_glob="*/timerlog/*", after=2)
+        if number == 1:
+            timer.run_once()
+    before = timer.wheel.slot(clock.now_ms() + 1000)
+    store.storage.fail("write", 28, times=1, path_glob="*/timerlog/*")
     with pytest.raises(OSError):
         timer.run_once()
+    assert timer.wheel.slot(clock.now_ms() + 1000) == before  # it leads to what is in the log, no further
     timer.run_once()
     assert len(list(timer.log.scan(0))) == 5
     assert run(timer, clock, 3000) == 5

@@ -414,7 +414,7 @@ cdef class Appender:
 
         Those are filled in where the records lie. Record i goes to `queues[slots[i]]`, whose name and number it carries
         already: ValueError for one that does not, or that no file has room for, and then nothing is appended. Does not
-        wait for the disk. Returns how many were appended and, if that is not all, why; OSError when a write failed.
+        wait for the disk. Returns how many were appended and, if that is not all, why; OSError when a write failed at once.
         """
         cdef Buffer* b
         cdef uint8_t* own
@@ -440,8 +440,10 @@ cdef class Appender:
         finally:
             b.data, b.capacity = own, own_capacity
             self.give_buffer(b)
-        if code < 0:
+        if code < 0 and done == 0:
             raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
+        if code < 0:
+            return done, f"write to the commit log failed: error {-code}"
         if code != PUT_OK:
             return done, self.why if code == CREATE_MAPPED_FILE_FAILED else f"the log did not take it: {STATUS_NAMES[code]}"
         return done, None

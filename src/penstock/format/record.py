@@ -243,6 +243,16 @@ def encode_message(
     )
 
 
+def queue_offset_of(record: Buffer) -> int:
+    """The queue offset in a record."""
+    return int.from_bytes(memoryview(record)[QUEUE_OFFSET_POSITION : QUEUE_OFFSET_POSITION + 8], "big")
+
+
+def physical_offset_of(record: Buffer) -> int:
+    """The physical offset in a record."""
+    return int.from_bytes(memoryview(record)[PHYSICAL_OFFSET_POSITION : PHYSICAL_OFFSET_POSITION + 8], "big")
+
+
 def encode_crc_property(value: int) -> bytes:
     """The 20 bytes that carry a whole-record CRC: its ten digits, least significant first (section 2.6)."""
     return b"__CRC32#\x01" + f"{value:010d}"[::-1].encode() + b"\x02"

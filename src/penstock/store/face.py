@@ -7,7 +7,8 @@ never imports them back in a circle, and their tests can bring a store of a few 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.clock import Clock
@@ -83,6 +84,10 @@ class GetOutcome(Protocol):
     def next_begin_offset(self) -> int: ...
     @property
     def messages(self) -> Sequence[StoredRecord]: ...
+    @property
+    def raw(self) -> list[Any]:
+        """The same messages as the bytes of their records."""
+        ...
 
 
 class ServiceStore(Protocol):
@@ -111,8 +116,23 @@ class ServiceStore(Protocol):
 
     def get(self, topic: str, queue_id: int, offset: int, count: int = 32) -> GetOutcome: ...
 
+    def get_bulk(self, topic: str, queue_id: int, offset: int, count: int) -> GetOutcome:
+        """As ``get``, with many more at once."""
+        ...
+
     def lookup(self, place: int) -> StoredRecord | None:
         """The record at a physical offset, or None when there is none."""
+        ...
+
+    def records_at(self, places: Iterable[tuple[int, int]]) -> list[Any]:
+        """The bytes at each physical offset and size; None where so much cannot be read."""
+        ...
+
+    def append_records(self, records: bytearray, slots: array[int], queues: Sequence[tuple[str, int]]) -> int:
+        """Append finished records, record ``i`` to ``queues[slots[i]]``; how many, from the first one on.
+
+        Queue offset, physical offset and store time are filled in where they lie. Does not wait for the disk.
+        """
         ...
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -214,6 +214,12 @@ class StoreReader:
         self._check_open()
         offset = decode_message_id(place)[1] if isinstance(place, str) else place
         return self._log.view.message(offset)
+
+    def records_at(self, places: Iterable[tuple[int, int]]) -> list[memoryview | None]:
+        """The bytes of the log at each offset and size; None where so much cannot be read."""
+        self._check_open()
+        read = self._log.view.read
+        return [read(offset, size) for offset, size in places]
 
     # -- offsets -----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from penstock._native.append import HOOK
 from penstock._native.flush import Flusher
 from penstock._native.mapping import Mapping
 from penstock._native.putresult import PutResult, PutResults, refusal
+from penstock._native.queue import Queue
 from penstock.errors import FlushFailed, MessageRejected, PenstockError, StoreError, StoreReadOnly
 from penstock.files.failure import store_error
 from penstock.files.mappedfile import MappedFile
@@ -153,22 +154,40 @@ class StoreWriter:
         (32-bit numbers). Does not wait for the disk: call ``flush``. Raises when not all were appended, and
         then a first part of them may be in the log.
         """
-        natives = []
-        for topic, queue_id in queues:
-            native = self._queues.native(topic, queue_id)
-            if native is None:
-                raise MessageRejected("MESSAGE_ILLEGAL", f"the queue {topic!r}-{queue_id} is not allowed")
-            natives.append(native)
-        try:
-            done, reason = self._appender.put_records(records, slots, natives, self._log.store_time())
-        except OSError as error:
-            raise self._write_error(error) from error
+        natives = self._natives(queues)
+        if natives is None:
+            raise MessageRejected("MESSAGE_ILLEGAL", f"one of the queues {list(queues)} is not allowed")
+        done, reason = self._append_records(records, slots, natives)
         if done < len(slots):
             cause = self.failure or self._log.roll_error
             raise StoreError(
                 f"{len(slots) - done} of {len(slots)} records were not appended: {cause or reason}",
                 file=self._log.folder,
             )
+
+    def append_records(
+        self, records: bytearray | memoryview, slots: Any, queues: Sequence[tuple[str, int]]
+    ) -> int:
+        """As ``put_records``; how many were appended, from the first one on.
+
+        None of them when one may not be, or when the log's records have checksums: then put each by itself.
+        """
+        natives = None if self.config.enabled_append_prop_crc else self._natives(queues)
+        try:
+            return 0 if natives is None else self._append_records(records, slots, natives)[0]
+        except ValueError:  # one is too long for the files of this log
+            return 0
+
+    def _natives(self, queues: Sequence[tuple[str, int]]) -> list[Queue] | None:
+        natives = [self._queues.native(topic, queue_id) for topic, queue_id in queues]
+        found = [native for native in natives if native is not None]
+        return found if len(found) == len(natives) else None
+
+    def _append_records(self, records: Any, slots: Any, natives: list[Queue]) -> tuple[int, str | None]:
+        try:
+            return self._appender.put_records(records, slots, natives, self._log.store_time())
+        except OSError as error:
+            raise self._write_error(error) from error
 
     def log_files(self, begin: int) -> list[Mapping]:
         """The log from the file on that holds ``begin``, as it is mapped."""

@@ -11,28 +11,20 @@ timer log, then the wheel, then the checkpoint. A crash loses nothing; what was 
 
 from __future__ import annotations
 
-import functools
+import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
+from penstock._native.timerjoin import count_late
 from penstock.errors import FlushFailed
-from penstock.format.javahash import java_hash
-from penstock.format.timerunit import (
-    TIMER_MAGIC_DEFAULT,
-    TIMER_MAGIC_DELETE,
-    TIMER_MAGIC_ROLL,
-    WHEEL_SLOTS_TOTAL,
-    TimerCheckpoint,
-    TimerUnit,
-)
-from penstock.message.properties import (
-    PROPERTY_REAL_TOPIC,
-    PROPERTY_TIMER_DEL_UNIQKEY,
-    PROPERTY_TIMER_OUT_MS,
-)
+from penstock.format.record import physical_offset_of, queue_offset_of
+from penstock.format.timerjoin import NO_TIME
+from penstock.format.timerunit import WHEEL_SLOTS_TOTAL, TimerCheckpoint
+from penstock.message.properties import PROPERTY_TIMER_OUT_MS
 from penstock.message.topic import TIMER_TOPIC
 from penstock.store.dataversion import DataVersion
-from penstock.store.face import ServiceStore, StoredRecord, publish
+from penstock.store.face import ServiceStore, publish
 from penstock.store.rewrite import parse_number
 from penstock.store.servicethread import ServiceThread
 from penstock.store.timercheckpoint import TimerCheckpointFile
@@ -44,10 +36,12 @@ from penstock.store.timermetrics import TimerMetrics
 from penstock.store.timerrecovery import BLANK_SLOTS, TimerRecovery, recover
 from penstock.store.timerwheel import TimerWheel
 
-_PULL = 32
+_log = logging.getLogger(__name__)
+
+_PULL = 1024
 _CLEAN_SECONDS = 30.0
 # So many messages are put before they are made readable together, and with a loop beside the timer.
-_SHARE, _GENTLE_SHARE = 512, 64
+_SHARE, _GENTLE_SHARE = 1024, 256
 _REST_SECONDS = 0.001
 # A clock set back further than this is believed; a smaller step is waited out.
 _CLOCK_STEP_MS = 60_000
@@ -284,22 +278,62 @@ class TimerMessageStore:
         self.queue_offset = max(self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
         while self.queue_offset < end and not self._thread.stopping:
             begin = self._store.clock.monotonic()
-            answer = self._store.get(TIMER_TOPIC, 0, self.queue_offset, _PULL)
-            for record in answer.messages:
-                if not self._enqueue_one(record, now, report):
-                    return False
-                self.queue_offset = record.queue_offset + 1
-                self._dirty = True
-            if answer.next_begin_offset <= self.queue_offset and not answer.messages:
+            answer = self._store.get_bulk(TIMER_TOPIC, 0, self.queue_offset, _PULL)
+            records = answer.raw
+            if not self._enqueue_run(records, now, report):
+                return False
+            if answer.next_begin_offset <= self.queue_offset and not records:
                 break
             self.queue_offset = max(self.queue_offset, answer.next_begin_offset)
             if self.gentle:
                 self._thread.rest(min(self._store.clock.monotonic() - begin, _REST_SECONDS))
         return True
 
-    def _enqueue_one(self, record: StoredRecord, now: int, report: TimerReport) -> bool:
-        out = parse_number(record.properties.get(PROPERTY_TIMER_OUT_MS))
-        if out is None:
+    def _enqueue_run(self, records: list[Any], now: int, report: TimerReport) -> bool:
+        """Take up messages in their order; False when one must be tried again. What is done with is noted."""
+        done = 0
+        while done < len(records):
+            taken = 0
+            if self.queue_offset >= self._replay_before:
+                taken = self._join(records, done, now, report) or self._deliver_late(
+                    records, done, now, report
+                )
+            if not taken and not self._enqueue_one(records, done, now, report):
+                return False
+            done += taken or 1
+            self.queue_offset = queue_offset_of(records[done - 1]) + 1
+            self._dirty = True
+        return True
+
+    def _join(self, records: list[Any], begin: int, now: int, report: TimerReport, out: int = NO_TIME) -> int:
+        """Have messages join the wheel from ``begin`` on; how many could. ``out``: only this one, then.
+
+        The units are written before the slots lead to them, and both before they count as taken up.
+        """
+        room = self.log.room()
+        base = max(self.write_time, now // self._precision * self._precision)
+        rules = self.write_time, base, self._window, self._precision, self._first_full_slot
+        taken, units, slots, counts = self.wheel.units(
+            records, begin, self.log.end_position, room if out == NO_TIME else 1, rules, out
+        )
+        if taken:
+            self.log.append(units)
+            self.wheel.set(slots)
+            report.enqueued += taken
+            for topic, count in counts.items():
+                self.metrics.add(topic, count)
+        return taken
+
+    def _deliver_late(self, records: list[Any], begin: int, now: int, report: TimerReport) -> int:
+        """Deliver messages whose tick was over before they came, from ``begin`` on; how many."""
+        late = count_late(records, begin, min(self._first_full_slot, now - self._precision + 1))
+        return self._delivery.put_late(records[begin : begin + late], report)
+
+    def _enqueue_one(self, records: list[Any], index: int, now: int, report: TimerReport) -> bool:
+        """Take up a message that is not like the others; False when it must be tried again."""
+        record = self._store.lookup(physical_offset_of(records[index]))
+        out = None if record is None else parse_number(record.properties.get(PROPERTY_TIMER_OUT_MS))
+        if record is None or out is None:
             report.dropped += 1
             return True
         if record.queue_offset < self._replay_before and out < self._replay_fired_before:
@@ -309,43 +343,15 @@ class TimerMessageStore:
                 return self._delivery.put(record, NEVER_ENQUEUED, False, report)
             # The clock was set back a little: its slot is emptied already, so take the next one.
             out = max(self.write_time, self._first_full_slot)
-        self._add_to_wheel(record, out, now)
-        self._delivery.count_enqueued(record)
-        report.enqueued += 1
+        if not self._join(records, index, now, report, out):
+            _log.error("timer message at %d: no slot for the time %d, dropped", record.physical_offset, out)
+            report.dropped += 1
         return True
 
     @property
     def _first_full_slot(self) -> int:
         """From here on slots can be joined: nobody has begun to empty them, whether they are due or not."""
         return self.read_time if self._open_slot is None else self._open_slot.time + self._precision
-
-    def _add_to_wheel(self, record: StoredRecord, out: int, now: int) -> None:
-        magic = TIMER_MAGIC_DEFAULT
-        base = max(self.write_time, now // self._precision * self._precision)
-        excess = out - base - self._window
-        if excess >= 0:
-            magic |= TIMER_MAGIC_ROLL
-            slots = self._window // self._precision
-            # Shortly before the window's end only half the way: the last roll must not be a hasty one.
-            out = base + (slots // 2 if excess < slots // 3 * self._precision else slots) * self._precision
-        properties = record.properties
-        deletes = PROPERTY_TIMER_DEL_UNIQKEY in properties
-        if deletes:
-            magic |= TIMER_MAGIC_DELETE
-        slot = self.wheel.slot(out)
-        written = min(self.write_time, out)
-        position = self.log.append(
-            TimerUnit(
-                -1 if slot is None else slot.last_position,
-                magic,
-                written,
-                out - written,
-                record.physical_offset,
-                record.size,
-                _topic_hash(properties.get(PROPERTY_REAL_TOPIC, "")),
-            )
-        )
-        self.wheel.add(out, position, -1 if deletes else 1)
 
     def _go_back(self, tick: int) -> None:
         """The clock was set back to stay. Slots between now and ``read_time`` have fired: once is enough.
@@ -384,9 +390,6 @@ class TimerMessageStore:
             self.read_time = due.time + self._precision
             if self._rolls_under_way:
                 break  # what deletes one of them may be among them, and both may be due already
-
-
-_topic_hash = functools.lru_cache(maxsize=1024)(java_hash)
 
 
 def _nothing() -> None:

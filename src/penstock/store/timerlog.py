@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from penstock._native.timerjoin import BROKEN, FORWARDS, follow_chain
 from penstock.errors import CorruptFile, FlushFailed
 from penstock.files.storage import SparseFile, Storage
 from penstock.format.timerunit import (
@@ -19,11 +21,13 @@ from penstock.format.timerunit import (
     TimerUnit,
     decode_timer_unit,
     encode_timer_blank,
-    encode_timer_unit,
 )
 
 _RAW_UNIT = struct.Struct(">iqIqiqiiq")
 _UNITS_PER_READ = 16_384
+
+RawUnit = tuple[int, int, int, int, int, int, int, int, int]
+"""Unit size, previous, magic, write time, delay, physical offset, size, topic hash, reserved."""
 
 
 def make_durable(file: SparseFile) -> None:
@@ -45,6 +49,18 @@ class ScannedUnit(NamedTuple):
     size: int
 
 
+class Chain(NamedTuple):
+    """What a slot leads to, newest first: positions of units, those that delete others apart.
+
+    ``fault`` says why it is shorter than it was; ``broken`` when a unit is lost by it.
+    """
+
+    units: array[int]
+    deletes: array[int]
+    fault: str | None = None
+    broken: bool = False
+
+
 class TimerLog:
     """Appends and reads units by their absolute position. One thread appends.
 
@@ -56,6 +72,7 @@ class TimerLog:
         self.path = path
         self.file_size = file_size
         self._files: dict[int, SparseFile] = {}
+        self._views: dict[int, memoryview] = {}
         self._dirty: set[int] = set()
         self.end_position = 0
         self.flushed_position = 0
@@ -93,23 +110,27 @@ class TimerLog:
                 raise CorruptFile(f"{self.path}/{start:020d}", found=f"a gap behind the file of {before}")
         self.end_position = self.flushed_position = starts[-1] + self.file_size if starts else 0
 
-    def append(self, unit: TimerUnit) -> int:
-        """Write a unit at the end; its position. After an error the same call may be made again."""
-        position = self.end_position
-        inside = position % self.file_size
+    def room(self) -> int:
+        """How many units fit behind the end, at least one: a full file is closed for it.
+
+        After an error the same call may be made again.
+        """
+        inside = self.end_position % self.file_size
         if inside + TIMER_UNIT_SIZE + TIMER_BLANK_SIZE > self.file_size:
-            start = position - inside
+            start = self.end_position - inside
             self._files[start].write(inside, encode_timer_blank(self.file_size - inside))
             # Durable before the next file has a name: only the last file may be unfinished after a crash.
             make_durable(self._files[start])
             self._dirty.discard(start)
-            self.end_position = position = start + self.file_size
-            inside = 0
-        file = self._file_at(position)
-        file.write(inside, encode_timer_unit(unit))
-        self._dirty.add(position - inside)
-        self.end_position = position + TIMER_UNIT_SIZE
-        return position
+            self.end_position, inside = start + self.file_size, 0
+        return self.units_per_file - inside // TIMER_UNIT_SIZE
+
+    def append(self, units: bytes) -> None:
+        """Write units at the end, as many as there was ``room`` for. After an error nothing was appended."""
+        inside = self.end_position % self.file_size
+        self._file_at(self.end_position).write(inside, units)
+        self._dirty.add(self.end_position - inside)
+        self.end_position += len(units)
 
     def read(self, position: int) -> TimerUnit | None:
         """The unit at a position, or None when there is none: outside the log, between units, or a blank."""
@@ -122,6 +143,34 @@ class TimerLog:
             return None
         unit = decode_timer_unit(data)
         return unit if unit.is_plausible else None
+
+    def read_many(self, positions: Iterable[int]) -> Iterator[RawUnit]:
+        """The fields of units that a chain led to, as they are stored."""
+        size, views = self.file_size, self._views
+        pieces = []
+        for position in positions:
+            inside = position % size
+            view = views.get(position - inside) or self._view(position - inside)
+            pieces.append(view[inside : inside + TIMER_UNIT_SIZE])
+        return _RAW_UNIT.iter_unpack(b"".join(pieces))
+
+    def chain(self, position: int, tick: int, precision: int) -> Chain:
+        """The units of a slot from its newest on. Where a chain does not lead on as chains do, it ends."""
+        found = Chain(array("q"), array("q"))
+        while position >= 0:
+            start = position - position % self.file_size
+            if start not in self._files:
+                return found._replace(fault=f"it breaks off at {position}", broken=True)
+            units, deletes, position, how = follow_chain(
+                self._view(start), start, self.end_position, position, tick, precision
+            )
+            found.units.extend(units)
+            found.deletes.extend(deletes)
+            if how == BROKEN:
+                return found._replace(fault=f"it breaks off at {position}", broken=True)
+            if how == FORWARDS:
+                return found._replace(fault=f"unit {position} leads forwards")
+        return found
 
     def scan(self, begin: int) -> Iterator[ScannedUnit]:
         """Units from a position on, through blanks, up to the first bytes that are no unit."""
@@ -158,8 +207,7 @@ class TimerLog:
         inside = position % self.file_size
         for start in sorted(self._files, reverse=True):
             if start >= position and start > self.begin_position:
-                self._files.pop(start).close()
-                self._storage.unlink(f"{self.path}/{start:020d}")
+                self._remove(start)
         file = self._files.get(position - inside)
         if file is not None and self._is_stained(file, inside):
             file.zero(inside, self.file_size)
@@ -185,17 +233,29 @@ class TimerLog:
             unit = self.read(start + (self.units_per_file - 1) * TIMER_UNIT_SIZE)
             if unit is None or unit.physical_offset >= physical_offset:
                 break
-            self._files.pop(start).close()
             self._dirty.discard(start)
-            self._storage.unlink(f"{self.path}/{start:020d}")
+            self._remove(start)
             deleted += 1
         return deleted
 
     def close(self) -> None:
         """Let go of the files. What was not flushed may or may not be there after a crash."""
+        self._views.clear()
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+    def _view(self, start: int) -> memoryview:
+        """A file as it is mapped, for those who follow chains: they lead all over it."""
+        view = self._views.get(start)
+        if view is None:
+            view = self._views[start] = memoryview(self._files[start].map())
+        return view
+
+    def _remove(self, start: int) -> None:
+        self._views.pop(start, None)
+        self._files.pop(start).close()
+        self._storage.unlink(f"{self.path}/{start:020d}")
 
     def _file_at(self, position: int) -> SparseFile:
         start = position - position % self.file_size

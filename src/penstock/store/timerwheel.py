@@ -8,9 +8,12 @@ after a crash the wheel is at most behind the timer log, from which it can alway
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from penstock._native.timerjoin import join_units, set_slots
 from penstock.errors import CorruptFile
 from penstock.files.storage import SparseFile, Storage
+from penstock.format.timerjoin import WHEEL_PAGE, Rules
 from penstock.format.timerunit import (
     WHEEL_SIZE,
     WHEEL_SLOT_SIZE,
@@ -22,7 +25,7 @@ from penstock.format.timerunit import (
 from penstock.store.timerlog import make_durable
 from penstock.store.timersnapshot import WheelSnapshots
 
-_PAGE = 4096
+_PAGE = WHEEL_PAGE
 _SLOTS_PER_PAGE = _PAGE // WHEEL_SLOT_SIZE
 _READ = 256 * _PAGE
 _NOTHING = bytes(_READ)
@@ -92,6 +95,16 @@ class TimerWheel:
         else:
             first = position if slot.first_position < 0 else slot.first_position
             self.put(time_ms, first, position, slot.message_count + count, slot.magic)
+
+    def units(
+        self, records: list[Any], begin: int, position: int, room: int, rules: Rules, out: int
+    ) -> tuple[int, bytes, bytes, dict[str, int]]:
+        """What ``join_units`` makes of messages that are to join this wheel; nothing is changed yet."""
+        return join_units(records, begin, self._pages, WHEEL_SLOTS, position, room, rules, out)
+
+    def set(self, slots: bytes) -> None:
+        """Take over slots that ``units`` gave: what they lead to is in the timer log now."""
+        self._dirty |= set_slots(self._pages, WHEEL_SLOTS, slots)
 
     def erase(self, time_ms: int) -> None:
         """Forget the slot of a time."""
