@@ -87,9 +87,8 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     ValueError for text that UTF-8 cannot hold. Separators inside a name or value are not looked for: such a
     pair reads back differently, as it does in RocketMQ.
     """
-    return "".join(
-        f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()
-    ).encode()
+    pairs = [f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()]
+    return "".join(pairs).encode()
 
 
 def parse_properties(data: bytes) -> dict[str, str]:

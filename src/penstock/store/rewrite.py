@@ -39,8 +39,8 @@ def redirected(
 
     A unique key is given here when the store would give one: the put leaves a finished property string alone.
     """
-    if store.config.generate_unique_key:
-        properties.setdefault(PROPERTY_UNIQUE_KEY, unique_id())
+    if PROPERTY_UNIQUE_KEY not in properties and store.config.generate_unique_key:
+        properties[PROPERTY_UNIQUE_KEY] = unique_id()
     properties[PROPERTY_REAL_TOPIC] = message.topic
     properties[PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
     return replace(message, topic=topic, queue_id=queue_id, raw_properties=encode_properties(properties))

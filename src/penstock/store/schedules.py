@@ -39,9 +39,9 @@ class Schedules:
 
     def _need(self, topic: str) -> None:
         """Have the service of a topic running."""
-        if topic == SCHEDULE_TOPIC:
+        if topic == SCHEDULE_TOPIC and self._delay is None:
             _ = self.delay
-        elif topic == TIMER_TOPIC:
+        elif topic == TIMER_TOPIC and self._timer is None:
             _ = self.timer
 
     def resume(self) -> None:

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _PULL = 1024
 _CLEAN_SECONDS = 30.0
 # So many messages are put before they are made readable together, and with a loop beside the timer.
-_SHARE, _GENTLE_SHARE = 1024, 256
+_SHARE, _GENTLE_SHARE = 1024, 512
 _REST_SECONDS = 0.001
 # A clock set back further than this is believed; a smaller step is waited out.
 _CLOCK_STEP_MS = 60_000

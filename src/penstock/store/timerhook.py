@@ -27,6 +27,8 @@ ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
 FLOW_CONTROL = "WHEEL_TIMER_FLOW_CONTROL"
 # In order of precedence.
 REQUESTS = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
+_REQUESTED = frozenset(REQUESTS)
+_MOST_COUNTED = 2**31 - 1
 
 
 def timed_properties(message: Message) -> dict[str, str] | None:
@@ -35,10 +37,10 @@ def timed_properties(message: Message) -> dict[str, str] | None:
     if raw is not None:
         if b"TIMER_DEL" not in raw:
             return None
-    elif not message.properties or not any(name in message.properties for name in REQUESTS):
+    elif not message.properties or _REQUESTED.isdisjoint(message.properties):
         return None
     properties = property_map(message)
-    return properties if any(name in properties for name in REQUESTS) else None
+    return None if _REQUESTED.isdisjoint(properties) else properties
 
 
 def wheel_time(deliver_ms: int, precision_ms: int) -> int:
@@ -95,7 +97,7 @@ class ScheduleHook:
 
     def _refuses(self, out: int, limit: int) -> bool:
         """Whether the slot is too full: never up to the limit, always from twice the limit on."""
-        if self._congestion is None:
+        if self._congestion is None or limit >= _MOST_COUNTED:
             return False
         count = self._congestion(out)
         if count <= limit:
