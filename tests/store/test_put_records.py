@@ -115,3 +115,43 @@ def test_record_that_no_file_has_room_for_is_refused(tmp_path: Path) -> None:
         with pytest.raises(MessageRejected, match="not allowed"):
             store.put_records(bytearray(), memoryview(array.array("i", [])), [("a/b", 0)])
         assert store.max_physical_offset == 0
+
+
+def test_run_whose_second_file_fails_says_how_much_of_it_is_in_the_log(tmp_path: Path) -> None:
+    """Whoever appends again what was not must not append the first part twice."""
+    config = CONFIG.replace(mapped_file_size_commit_log=64 << 10)
+    batch = [Message("topic0", bytes(2000), unique_key=f"{n}", born_timestamp=NOW) for n in range(60)]
+    records, slots, queues = runs(batch)
+    with opened(tmp_path, config) as store:
+        files, real = store._log.files, store._log.files.get_last_mapped_file
+        made = 0
+
+        def failing(*arguments: object) -> object:
+            nonlocal made
+            file = real(*arguments)  # type: ignore[arg-type]
+            made += 1
+            if made == 2:
+                assert file is not None
+                file.mapping.inject(write_error=28, write_times=1)
+            return file
+
+        files.get_last_mapped_file = failing  # type: ignore[method-assign, assignment]
+        done = store.append_records(records, slots, queues)
+        assert 0 < done < 60
+        end = sum(len(encode_row(message)) for message in batch[:done])
+        assert store.append_records(records[end:], slots[done:], queues) == 60 - done
+        store.flush()
+        store.dispatch()
+        found = [message for offset in (0, 32) for message in store.get("topic0", 0, offset, 32)]
+        assert [message.unique_key for message in found] == [f"{n}" for n in range(60)]
+
+
+def test_records_that_may_not_be_appended_together_are_left_to_single_puts(tmp_path: Path) -> None:
+    records, slots, queues = runs(messages(1))
+    with opened(tmp_path / "checksums", CONFIG.replace(enabled_append_prop_crc=True)) as store:
+        assert store.append_records(records, slots, queues) == 0
+    with opened(tmp_path / "names") as store:
+        assert store.append_records(records, slots, [("a/b", 0)]) == 0
+        long = Message("topic0", b"x" * SEGMENT, unique_key="a", born_timestamp=NOW)
+        assert store.append_records(*runs([long])) == 0
+        assert store.max_physical_offset == 0

@@ -13,7 +13,7 @@ from golden_store import unpack
 from penstock.clock import ManualClock
 from penstock.files.memory import MemoryStorage
 from penstock.message import Message
-from penstock.message.topic import TRANS_HALF_TOPIC
+from penstock.message.topic import TIMER_TOPIC, TRANS_HALF_TOPIC
 from penstock.store.messagestore import MessageStore
 from penstock.store.opening import open_writable
 from penstock.store.transaction import EndTransaction, TransactionService
@@ -62,6 +62,48 @@ def test_delayed_and_timed_messages_come_at_their_time(storage: MemoryStorage, c
         clock.advance(2000)
         step(store)
         assert bodies(store) == [b"timer", b"level"]
+
+
+def test_timed_messages_that_are_not_alike_come_in_their_order(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """In the middle of a tick: one for light queues, one for a queue that cannot be, one taken back."""
+    config = CONFIG.replace(enable_lmq=True, enable_multi_dispatch=True)
+    with open_writable("/store", storage=storage, clock=clock, config=config, background=False) as store:
+        for number in range(12):
+            more = {"INNER_MULTI_DISPATCH": "%LMQ%a"} if number == 4 else {}
+            store.put(
+                Message(
+                    "t",
+                    str(number).encode(),
+                    unique_key=f"K{number}",
+                    properties={"TIMER_DELIVER_MS": str(clock.now_ms() + 2000), **more},
+                )
+            )
+        out = str(clock.now_ms() + 1000)
+        astray = {"TIMER_OUT_MS": out, "REAL_TOPIC": "a/b", "REAL_QID": "0"}
+        assert store.put_raw(Message(TIMER_TOPIC, b"astray", properties=astray)).ok
+        taken_back = {"TIMER_DELIVER_MS": str(clock.now_ms() + 2000), "TIMER_DEL_UNIQKEY": "K7"}
+        store.put(Message("t", b"delete", properties=taken_back))
+        store.put(later(b"last", 2000))
+        for _ in range(3):
+            clock.advance(1000)
+            step(store)
+        assert bodies(store) == [str(number).encode() for number in range(12) if number != 7] + [b"last"]
+        assert bodies(store, "%LMQ%a") == [b"4"]
+
+
+def test_timed_messages_come_into_a_log_with_whole_record_checksums(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    config = CONFIG.replace(enabled_append_prop_crc=True)
+    with open_writable("/store", storage=storage, clock=clock, config=config, background=False) as store:
+        for number in range(5):
+            store.put(later(str(number).encode(), 2000))
+        for _ in range(3):
+            clock.advance(1000)
+            step(store)
+        assert bodies(store) == [str(number).encode() for number in range(5)]
 
 
 def test_s21_closing_and_opening_neither_loses_nor_repeats(
