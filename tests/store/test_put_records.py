@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Message, StoreConfig
+from penstock._native.prepared import Prepared
 from penstock.clock import ManualClock
 from penstock.errors import MessageRejected
 from penstock.format.staged import encode_row
@@ -155,3 +156,81 @@ def test_records_that_may_not_be_appended_together_are_left_to_single_puts(tmp_p
         long = Message("topic0", b"x" * SEGMENT, unique_key="a", born_timestamp=NOW)
         assert store.append_records(*runs([long])) == 0
         assert store.max_physical_offset == 0
+
+
+def put_prepared(store: MessageStore, batch: list[Message], size: int, prepared: Prepared) -> None:
+    for begin in range(0, len(batch), size):
+        records, slots, queues = runs(batch[begin : begin + size])
+        store.put_records(records, slots, queues)
+        store.prepare_dispatch(prepared, memoryview(records), slots, queues)
+    store.flush()
+
+
+@pytest.mark.parametrize("limit", [0, 1, 50, 1000])
+@pytest.mark.parametrize("size", [7, 1000])
+def test_prepared_records_become_the_units_and_entries_that_the_dispatcher_makes(
+    tmp_path: Path, size: int, limit: int
+) -> None:
+    batch = messages(300)  # several segments, more than one index file
+    batch[40] = Message("topic0", b"plain", queue_id=0, unique_key="", born_timestamp=NOW)
+    batch[41] = Message("topic0", b"keys", keys=" ".join(f"k{n}" for n in range(20)), born_timestamp=NOW)
+    with opened(tmp_path / "read") as store:
+        for begin in range(0, len(batch), size):
+            store.put_records(*runs(batch[begin : begin + size]))
+        store.flush()
+    with opened(tmp_path / "prepared") as store:
+        prepared = Prepared(limit)
+        put_prepared(store, batch, size, prepared)
+        assert len(prepared) == min(limit, len(batch))
+        assert store.undispatched, "nothing may be visible before it is asked for"
+        store.dispatch_prepared(prepared)
+        assert not store.undispatched
+    expected, found = contents(tmp_path / "read"), contents(tmp_path / "prepared")
+    assert len([name for name in expected if name.startswith("index")]) > 1
+    assert found == expected
+
+
+def test_a_record_with_too_many_keys_is_left_to_the_dispatcher(tmp_path: Path) -> None:
+    batch = messages(20)
+    batch[10] = Message("topic0", b"", keys=" ".join(f"k{n}" for n in range(100)), born_timestamp=NOW)
+    with opened(tmp_path / "read") as store:
+        store.put_records(*runs(batch))
+        store.flush()
+    with opened(tmp_path / "prepared") as store:
+        prepared = Prepared()
+        put_prepared(store, batch, 20, prepared)
+        assert (len(prepared), prepared.ended) == (10, True)
+        store.dispatch_prepared(prepared)
+    assert contents(tmp_path / "prepared") == contents(tmp_path / "read")
+
+
+def test_records_that_others_put_between_are_dispatched_in_their_place(tmp_path: Path) -> None:
+    for name in ("read", "prepared"):
+        with opened(tmp_path / name) as store:
+            prepared = Prepared()
+            put_prepared(store, messages(50), 50, prepared)
+            store.put_many(messages(3))
+            put_prepared(store, messages(50), 50, prepared)
+            if name == "prepared":
+                store.dispatch_prepared(prepared)
+                assert not store.undispatched
+    assert contents(tmp_path / "prepared") == contents(tmp_path / "read")
+
+
+def test_what_was_dispatched_already_is_not_dispatched_again(tmp_path: Path) -> None:
+    for name in ("read", "prepared"):
+        with opened(tmp_path / name) as store:
+            prepared = Prepared()
+            put_prepared(store, messages(50), 50, prepared)
+            store.dispatch()
+            put_prepared(store, messages(50), 50, prepared)
+            if name == "prepared":
+                store.dispatch_prepared(prepared)
+    assert contents(tmp_path / "prepared") == contents(tmp_path / "read")
+
+
+def test_preparing_refuses_what_is_no_record(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        records, slots, queues = runs(messages(5))
+        with pytest.raises(ValueError, match="no record"):
+            store.prepare_dispatch(Prepared(), memoryview(records)[10:], slots, queues)

@@ -4,6 +4,7 @@
 index); the caller does it and calls again with the same run. Plain twin of the byte work: format.dispatch.
 """
 
+from cython cimport final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
@@ -33,63 +34,17 @@ cdef extern from *:
     void penstock_prefetch(const void* p) noexcept nogil
 
 cdef enum:
-    WAITING = 64           # entries whose slots are being fetched; a power of two
-    MAX_LEVELS = 64
     SMALL_RUN = 1 << 17    # bytes of log
     GATHER_US = 500
 
 DONE, NEED_QUEUE, NEED_FILE, NEED_GAP, SPECIAL, INDEX_FULL, BAD_RECORD, WRITE_FAILED, BLANK = range(9)
 
-cdef enum:
-    C_DONE = 0
-    C_NEED_QUEUE = 1
-    C_NEED_FILE = 2
-    C_NEED_GAP = 3
-    C_SPECIAL = 4
-    C_INDEX_FULL = 5
-    C_BAD_RECORD = 6
-    C_WRITE_FAILED = 7
-    C_BLANK = 8
-
-cdef struct Entry:
-    int64_t offset
-    int64_t timestamp
-    int32_t key_hash
-
 STOPS = ("end", "blank", "zero", "magic", "length", "crc", "offset", "short", "torn", "stale")
 
 
+@final
 cdef class Dispatch:
     """Follows the log. One caller at a time."""
-
-    cdef QueueState** table          # open addressing, a power of two long, at most half full
-    cdef uint32_t table_mask
-    cdef uint32_t table_used
-    cdef QueueState** dirty          # queues with staged units
-    cdef int32_t dirty_count
-    cdef QueueState* last
-    cdef dict queues                 # (topic, queue id) -> Queue: keeps the states alive
-    cdef Index index
-    cdef Entry waiting[WAITING]
-    cdef uint32_t waiting_head
-    cdef uint32_t waiting_tail
-    cdef int64_t delays[MAX_LEVELS]
-    cdef int32_t levels
-    cdef bint queue_done             # the current record's unit is staged
-    cdef int key_stage               # 0 unique key, 1 keys, 2 tags: where an index that was full stopped it
-    cdef int32_t key_at
-    cdef bint multi_dispatch
-    cdef public bint indexing        # entries are wanted; without a file to put them in, INDEX_FULL asks for one
-    cdef public int64_t index_from   # records before it are in the index already
-    cdef readonly int64_t position   # offset of the next record
-    cdef int64_t visible_end
-    cdef public int64_t last_offset      # start of the last record dispatched, -1 before the first
-    cdef public int64_t last_timestamp
-    cdef readonly int64_t records
-    cdef QueueState* needed
-    cdef readonly int error
-    cdef int reason
-    cdef Record record
 
     def __cinit__(self, list delays not None, bint multi_dispatch=False):
         cdef int i
@@ -153,6 +108,10 @@ cdef class Dispatch:
         self.table_used += 1
         self.queues[key] = queue
 
+    def knows(self, str topic not None, int queue_id):
+        """Whether a queue was added."""
+        return (topic, queue_id) in self.queues
+
     def remove_queue(self, Queue queue not None):
         """Forget a queue that was deleted; nothing of it may be staged."""
         cdef QueueState* state
@@ -207,13 +166,16 @@ cdef class Dispatch:
             return <int64_t> <int32_t> hash_text(0, properties.tags.at, properties.tags.length)
         return 0
 
-    cdef inline void want_entry(self, uint32_t text_hash, const Record* r) noexcept nogil:
+    cdef void want_entry(self, int32_t key_hash, int64_t offset, int64_t timestamp) noexcept nogil:
         cdef Entry* e = &self.waiting[self.waiting_tail & (WAITING - 1)]
-        e.key_hash = index_hash(text_hash)
-        e.offset = r.physical_offset
-        e.timestamp = r.store_timestamp
+        e.key_hash = key_hash
+        e.offset = offset
+        e.timestamp = timestamp
         penstock_prefetch(self.index.state.base + 40 + 4 * <int64_t> (e.key_hash % self.index.state.slots))
         self.waiting_tail += 1
+
+    cdef void want_text(self, uint32_t text_hash, const Record* r) noexcept nogil:
+        self.want_entry(index_hash(text_hash), r.physical_offset, r.store_timestamp)
 
     cdef bint put_entries(self, uint32_t keep) noexcept nogil:
         """Move waiting entries into the index until `keep` are left; False when it is full."""
@@ -225,7 +187,7 @@ cdef class Dispatch:
             self.waiting_head += 1
         return True
 
-    cdef inline bint room(self) noexcept nogil:
+    cdef bint room(self) noexcept nogil:
         """Room for one more waiting entry; the oldest ones, whose slots have arrived, make it."""
         return self.waiting_tail - self.waiting_head < WAITING or self.put_entries(WAITING // 2)
 
@@ -240,7 +202,7 @@ cdef class Dispatch:
             if properties.unique_key.length > 0:
                 if not self.room():
                     return False
-                self.want_entry(hash_text(prefix, properties.unique_key.at, properties.unique_key.length), r)
+                self.want_text(hash_text(prefix, properties.unique_key.at, properties.unique_key.length), r)
             self.key_stage = 1
             self.key_at = 0
         while self.key_stage == 1 and self.key_at < properties.keys.length:
@@ -251,13 +213,13 @@ cdef class Dispatch:
                 if not self.room():
                     self.key_at = start
                     return False
-                self.want_entry(hash_text(prefix, p + start, self.key_at - start), r)
+                self.want_text(hash_text(prefix, p + start, self.key_at - start), r)
             self.key_at += 1
         self.key_stage = 2
         if properties.tags.length > 0:
             if not self.room():
                 return False
-            self.want_entry(hash_text(hash_text(prefix, b"T#", 2), properties.tags.at, properties.tags.length), r)
+            self.want_text(hash_text(hash_text(prefix, b"T#", 2), properties.tags.at, properties.tags.length), r)
         self.key_stage = 0
         return True
 
@@ -276,6 +238,42 @@ cdef class Dispatch:
             q.dirty = False
             self.dirty_count -= 1
         return C_DONE
+
+    cdef bint is_special(self, const QueueState* q, const Record* r, const Properties* properties) noexcept nogil:
+        """Whether only Python can put the record into its queue."""
+        return q.special or r.sys_flag & SYS_INNER_BATCH or (self.multi_dispatch and properties.multi_dispatch.length > 0)
+
+    cdef int stage(
+        self, QueueState* q, int64_t offset, int32_t size, int64_t tags, int64_t queue_offset, int64_t timestamp
+    ) noexcept nogil:
+        """Take the unit of a record; units that wait are written if there is no room."""
+        cdef int code = queue_stage(q, offset, size, tags, queue_offset)
+        if code == QUEUE_FULL:
+            code = queue_flush(q)
+            if code == QUEUE_OK:
+                code = queue_stage(q, offset, size, tags, queue_offset)
+        if code != QUEUE_OK:
+            self.needed = q
+            if code == QUEUE_FILE:
+                return C_NEED_FILE
+            if code == QUEUE_GAP:
+                return C_NEED_GAP
+            self.error = -code if code < 0 else 0
+            return C_WRITE_FAILED
+        q.last_store_timestamp = timestamp
+        if q.staged and not q.dirty:
+            q.dirty = True
+            self.dirty[self.dirty_count] = q
+            self.dirty_count += 1
+        return C_DONE
+
+    cdef void passed(self, int64_t offset, int32_t size, int64_t timestamp) noexcept nogil:
+        """A record is dispatched: the next one lies behind it."""
+        self.queue_done = False
+        self.last_offset = offset
+        self.last_timestamp = timestamp
+        self.position = offset + size
+        self.records += 1
 
     cdef int step(self, const uint8_t* p, int64_t available, int checks) noexcept nogil:
         """Dispatch the record at `p`; C_DONE moves `position` past it."""
@@ -300,7 +298,7 @@ cdef class Dispatch:
         if not self.queue_done and kind != SYS_PREPARED and kind != SYS_ROLLBACK:
             if q == NULL:
                 return C_NEED_QUEUE
-            if q.special or r.sys_flag & SYS_INNER_BATCH or (self.multi_dispatch and properties.multi_dispatch.length > 0):
+            if self.is_special(q, r, &properties):
                 self.needed = q
                 return C_SPECIAL
             if checks & CHECK_TORN and r.physical_offset >= q.max_physical \
@@ -308,24 +306,11 @@ cdef class Dispatch:
                 # Its place in the queue belongs to an earlier record: a leftover behind the real end of the log.
                 self.reason = 9
                 return C_BAD_RECORD
-            code = queue_stage(q, r.physical_offset, r.size, self.tags_code(p + r.topic_at, r, &properties), r.queue_offset)
-            if code == QUEUE_FULL:
-                code = queue_flush(q)
-                if code == QUEUE_OK:
-                    code = queue_stage(q, r.physical_offset, r.size, self.tags_code(p + r.topic_at, r, &properties), r.queue_offset)
-            if code != QUEUE_OK:
-                self.needed = q
-                if code == QUEUE_FILE:
-                    return C_NEED_FILE
-                if code == QUEUE_GAP:
-                    return C_NEED_GAP
-                self.error = -code if code < 0 else 0
-                return C_WRITE_FAILED
-            q.last_store_timestamp = r.store_timestamp
-            if q.staged and not q.dirty:
-                q.dirty = True
-                self.dirty[self.dirty_count] = q
-                self.dirty_count += 1
+            code = self.stage(
+                q, r.physical_offset, r.size, self.tags_code(p + r.topic_at, r, &properties), r.queue_offset, r.store_timestamp
+            )
+            if code != C_DONE:
+                return code
         self.queue_done = True
         if self.indexing and self.position >= self.index_from and kind != SYS_ROLLBACK \
                 and properties.keys.length + properties.tags.length + properties.unique_key.length > 0:
@@ -337,11 +322,7 @@ cdef class Dispatch:
                 prefix = hash_text(hash_text(0, p + r.topic_at, r.topic_length), b"#", 1)
             if not self.want_keys(prefix, r, &properties):
                 return C_INDEX_FULL
-        self.queue_done = False
-        self.last_offset = self.position
-        self.last_timestamp = r.store_timestamp
-        self.position += r.size
-        self.records += 1
+        self.passed(self.position, r.size, r.store_timestamp)
         return C_DONE
 
     def run(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock._native.prepared import Prepared
 from penstock._native.record import walk
 from penstock._native.staged import match_records
 from penstock.errors import CorruptFile, StoreError, StoreLocked
@@ -146,8 +147,9 @@ def settle(root: str | Path, *, given_up: bool = False, step: Step = no_step) ->
 def _finish(area: StagingArea, left: Publication, step: Step) -> None:
     try:
         with owned(area) as store:
-            _append(area, store, left, step, already=_present(area, store, left))
+            prepared = _append(area, store, left, step, already=_present(area, store, left))
             _decide(area, store, left, step)
+            store.dispatch_prepared(prepared)
     except CorruptFile as error:
         raise CorruptFile(
             error.file or area.journal,
@@ -185,20 +187,28 @@ def _publish(area: StagingArea, store: MessageStore, publication: Publication, s
     DiskStorage().makedirs(area.folder)
     DiskStorage().write_atomic(area.journal, msgspec.json.encode(planned))
     step("journalled")
-    _append(area, store, planned, step, already=0)
+    prepared = _append(area, store, planned, step, already=0)
     _decide(area, store, planned, step)
+    store.dispatch_prepared(prepared)
 
 
 def _append(
     area: StagingArea, store: MessageStore, publication: Publication, step: Step, *, already: int
-) -> None:
-    """Append what is not in the log yet: all but the first ``already`` records.
+) -> Prepared:
+    """Append what is not in the log yet: all but the first ``already`` records. What the dispatcher will make
+    of them.
 
-    Meanwhile the next block is read and checked, and the disk writes what was appended.
+    Meanwhile the next block is read and checked, what queues and index need is taken from the one before, and
+    the disk writes what was appended.
     """
     begun = False
-    with ThreadPoolExecutor(1, "read") as readers, ThreadPoolExecutor(1, "sync") as syncers:
-        syncing = None
+    prepared = Prepared()
+    with (
+        ThreadPoolExecutor(1, "read") as readers,
+        ThreadPoolExecutor(1, "prepare") as preparers,
+        ThreadPoolExecutor(1, "sync") as syncers,
+    ):
+        syncing = preparing = None
         appended = 0
         for block in _ahead(_blocks(area, publication), readers):
             count = len(block.slots)
@@ -206,8 +216,12 @@ def _append(
                 already -= count
                 continue
             skipped = _bytes_of(block.records, already)
-            store.put_records(block.records[skipped:], block.slots[already:], block.queues)
+            records, slots = block.records[skipped:], block.slots[already:]
+            store.put_records(records, slots, block.queues)
             already = 0
+            if preparing is not None:  # no more blocks are kept than the one that is at work
+                preparing.result()
+            preparing = preparers.submit(store.prepare_dispatch, prepared, records, slots, block.queues)
             if not begun:
                 step("begun")
                 begun = True
@@ -217,9 +231,11 @@ def _append(
                     syncing.result()
                 syncing = syncers.submit(store.flush)
                 appended = 0
-        if syncing is not None:
-            syncing.result()
+        for working in (preparing, syncing):
+            if working is not None:
+                working.result()
     step("appended")
+    return prepared
 
 
 def _blocks(area: StagingArea, publication: Publication) -> Iterator[Block]:

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock._native import dispatch as native
+from penstock._native.prepared import Prepared
 from penstock._native.signal import Signal
 from penstock._native.units import record_header
 from penstock.errors import CorruptRecord, StoreError
 from penstock.files.failure import store_error
+from penstock.format.record import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_LENGTH
 from penstock.store.commitlog import CommitLog
 from penstock.store.consumequeue import ConsumeQueue
 from penstock.store.indexservice import IndexService
@@ -103,6 +105,34 @@ class Dispatcher:
         if moved:
             self.arrived.notify()
         return moved
+
+    def advance_prepared(self, prepared: Prepared) -> None:
+        """Dispatch the records of which ``prepared`` knows what they ask for, as far as they may be visible.
+
+        What it does not know of, or what gets in its way, the next ``advance`` sees to. Raises as that does.
+        """
+        with self.lock:
+            for queue in prepared.queues:
+                if not self.native.knows(queue.topic, queue.queue_id):
+                    self.native.add_queue(self.queues.get(queue.topic, queue.queue_id).native)
+            while (code := prepared.run(self.native, self.commit_log.confirm_offset)) != native.DONE:
+                if code in (native.NEED_FILE, native.INDEX_FULL, native.WRITE_FAILED):
+                    self.help(code, memoryview(b""), "")
+                elif code != native.BLANK or not self._pass_blank():
+                    break
+        self.arrived.notify()
+
+    def _pass_blank(self) -> bool:
+        """Go behind the blank that closes a log file; False when something else lies there."""
+        mapping = self.commit_log.mapping_at(self.native.position)
+        if mapping is None:
+            return False
+        at, end = self.native.position - mapping.file_from, mapping.size
+        magic = bytes(memoryview(mapping)[at + 4 : at + END_FILE_MIN_BLANK_LENGTH])
+        if at + END_FILE_MIN_BLANK_LENGTH <= end and magic != BLANK_MAGIC_CODE.to_bytes(4, "big"):
+            return False
+        self.native.seek(mapping.file_from + end)
+        return True
 
     def _advance(self, naps: int) -> None:
         commit_log = self.commit_log

@@ -154,10 +154,7 @@ class StoreWriter:
         (32-bit numbers). Does not wait for the disk: call ``flush``. Raises when not all were appended, and
         then a first part of them may be in the log.
         """
-        natives = self._natives(queues)
-        if natives is None:
-            raise MessageRejected("MESSAGE_ILLEGAL", f"one of the queues {list(queues)} is not allowed")
-        done, reason = self._append_records(records, slots, natives)
+        done, reason = self._append_records(records, slots, self.native_queues(queues))
         if done < len(slots):
             cause = self.failure or self._log.roll_error
             raise StoreError(
@@ -172,22 +169,31 @@ class StoreWriter:
 
         None of them when one may not be, or when the log's records have checksums: then put each by itself.
         """
-        natives = None if self.config.enabled_append_prop_crc else self._natives(queues)
-        try:
-            return 0 if natives is None else self._append_records(records, slots, natives)[0]
-        except ValueError:  # one is too long for the files of this log
+        if self.config.enabled_append_prop_crc:
             return 0
-
-    def _natives(self, queues: Sequence[tuple[str, int]]) -> list[Queue] | None:
-        natives = [self._queues.native(topic, queue_id) for topic, queue_id in queues]
-        found = [native for native in natives if native is not None]
-        return found if len(found) == len(natives) else None
+        try:
+            return self._append_records(records, slots, self.native_queues(queues))[0]
+        except (
+            MessageRejected,
+            ValueError,
+        ):  # an illegal queue, or one is too long for the files of this log
+            return 0
 
     def _append_records(self, records: Any, slots: Any, natives: list[Queue]) -> tuple[int, str | None]:
         try:
             return self._appender.put_records(records, slots, natives, self._log.store_time())
         except OSError as error:
             raise self._write_error(error) from error
+
+    def native_queues(self, queues: Sequence[tuple[str, int]]) -> list[Queue]:
+        """The native sides of queues, made if they are new. Raises MessageRejected when one cannot be."""
+        natives = []
+        for topic, queue_id in queues:
+            native = self._queues.native(topic, queue_id)
+            if native is None:
+                raise MessageRejected("MESSAGE_ILLEGAL", f"the queue {topic!r}-{queue_id} is not allowed")
+            natives.append(native)
+        return natives
 
     def log_files(self, begin: int) -> list[Mapping]:
         """The log from the file on that holds ``begin``, as it is mapped."""

@@ -1,0 +1,13 @@
+from typing import Any
+
+from penstock._native.dispatch import Dispatch
+from penstock._native.queue import Queue
+
+class Prepared:
+    limit: int
+    ended: bool
+    queues: list[Queue]
+    def __init__(self, limit: int = 2_000_000) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, dispatch: Dispatch, records: Any, slots: Any, queues: list[Queue]) -> None: ...
+    def run(self, dispatch: Dispatch, end: int) -> int: ...

@@ -1,0 +1,216 @@
+"""What the dispatcher will make of records, worked out before they may be seen. Plain twin: format.dispatch.
+
+Finished records are appended in bulk, and their units and keys are known as soon as they have their places: to parse
+them, to look for properties and to hash keys need not wait until the records become visible. Nothing of it reaches a
+file before `run`.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
+
+from penstock._native.dispatch cimport C_BLANK, C_DONE, C_INDEX_FULL, WAITING, Dispatch
+from penstock._native.index cimport index_hash
+from penstock._native.queue cimport Queue, QueueState
+from penstock._native.record cimport (
+    REC_OK, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION, Properties, Record, hash_text, parse_record, scan_properties,
+)
+
+cdef enum:
+    MOST_KEYS = WAITING // 2     # of one record: all of its entries wait at once
+    P_DONE = 0
+    P_ENDED = 1
+    P_BAD = 2
+    P_NO_MEMORY = 3
+
+cdef struct Item:
+    QueueState* queue
+    int64_t offset
+    int64_t queue_offset
+    int64_t tags
+    int64_t timestamp
+    int32_t size
+    int32_t keys                 # how many hashes belong to it
+
+
+cdef class Prepared:
+    """Units and keys of records in the order of the log. One caller at a time.
+
+    At most `limit` records are taken in, which bounds its memory (about 60 bytes each), and none behind one that only
+    Python can dispatch: what is left, the dispatcher reads from the log.
+    """
+
+    cdef Item* items
+    cdef int64_t count
+    cdef int64_t capacity
+    cdef int32_t* hashes
+    cdef int64_t hash_count
+    cdef int64_t hash_capacity
+    cdef int64_t next            # the next item to dispatch, and its first hash
+    cdef int64_t next_hash
+    cdef readonly int64_t limit
+    cdef readonly bint ended     # it takes in nothing more
+    cdef readonly list queues    # those of the records: keeps their states alive
+    cdef set known
+
+    def __cinit__(self, int64_t limit=2_000_000):
+        self.limit = limit
+        self.queues = []
+        self.known = set()
+
+    def __dealloc__(self):
+        free(self.items)
+        free(self.hashes)
+
+    def __len__(self):
+        """Records that were taken in."""
+        return self.count
+
+    def add(self, Dispatch dispatch not None, const uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None):
+        """Take in records as an append left them: whole, with their places. Record i belongs to `queues[slots[i]]`."""
+        cdef Queue queue
+        cdef QueueState* state
+        cdef Record r
+        cdef int64_t at = 0, size = records.shape[0]
+        cdef Py_ssize_t i
+        cdef int code = P_DONE
+        if self.ended:
+            return
+        for given in queues:
+            queue = <Queue?> given
+            if queue not in self.known:
+                self.known.add(queue)
+                self.queues.append(queue)
+        cdef const QueueState** states = <const QueueState**> realloc(NULL, (len(queues) + 1) * sizeof(QueueState*))
+        if states == NULL:
+            raise MemoryError()
+        for i in range(len(queues)):
+            states[i] = (<Queue> queues[i]).state
+        cdef int64_t most = len(queues)
+        with nogil:
+            for i in range(slots.shape[0]):
+                if at >= size or slots[i] < 0 or slots[i] >= most or parse_record(&records[0] + at, size - at, &r) != REC_OK:
+                    code = P_BAD
+                    break
+                code = self.take(dispatch, &records[0] + at, &r, <QueueState*> states[slots[i]])
+                if code != P_DONE:
+                    break
+                at += r.size
+        free(states)
+        if code == P_NO_MEMORY:
+            raise MemoryError()
+        if code == P_BAD:
+            raise ValueError(f"no record with a queue at byte {at}")
+        self.ended = code == P_ENDED
+
+    cdef int take(self, Dispatch dispatch, const uint8_t* p, const Record* r, QueueState* q) noexcept nogil:
+        cdef Properties properties
+        cdef Item* item
+        cdef int kind = r.sys_flag & SYS_TRANSACTION
+        cdef int64_t first = self.hash_count
+        scan_properties(p + r.properties_at, r.properties_length, &properties)
+        if self.count >= self.limit or kind == SYS_PREPARED or kind == SYS_ROLLBACK or dispatch.is_special(q, r, &properties):
+            return P_ENDED
+        if self.reserve() != 0:
+            return P_NO_MEMORY
+        if not self.take_keys(q.key_prefix_hash, &properties):
+            self.hash_count = first
+            return P_ENDED
+        item = &self.items[self.count]
+        item.queue = q
+        item.offset = r.physical_offset
+        item.queue_offset = r.queue_offset
+        item.tags = dispatch.tags_code(p + r.topic_at, r, &properties)
+        item.timestamp = r.store_timestamp
+        item.size = r.size
+        item.keys = <int32_t> (self.hash_count - first)
+        self.count += 1
+        return P_DONE
+
+    cdef bint take_keys(self, uint32_t prefix, const Properties* properties) noexcept nogil:
+        """Hashes of one record in spec 10.4's order; False when there are too many."""
+        cdef const uint8_t* p = properties.keys.at
+        cdef int32_t at = 0, start
+        cdef int64_t most = self.hash_count + MOST_KEYS
+        if properties.unique_key.length > 0:
+            self.put_hash(hash_text(prefix, properties.unique_key.at, properties.unique_key.length))
+        while at < properties.keys.length:
+            start = at
+            while at < properties.keys.length and p[at] != 32:
+                at += 1
+            if at > start:
+                if self.hash_count >= most - 1:
+                    return False
+                self.put_hash(hash_text(prefix, p + start, at - start))
+            at += 1
+        if properties.tags.length > 0:
+            self.put_hash(hash_text(hash_text(prefix, b"T#", 2), properties.tags.at, properties.tags.length))
+        return True
+
+    cdef inline void put_hash(self, uint32_t text_hash) noexcept nogil:
+        self.hashes[self.hash_count] = index_hash(text_hash)
+        self.hash_count += 1
+
+    cdef int reserve(self) noexcept nogil:
+        """Room for one more record."""
+        cdef void* grown
+        cdef int64_t capacity
+        if self.count == self.capacity:
+            capacity = max(4096, self.capacity * 2)
+            grown = realloc(self.items, capacity * sizeof(Item))
+            if grown == NULL:
+                return -1
+            self.items = <Item*> grown
+            self.capacity = capacity
+        if self.hash_count + MOST_KEYS > self.hash_capacity:
+            capacity = max(16384, self.hash_capacity * 2)
+            grown = realloc(self.hashes, capacity * sizeof(int32_t))
+            if grown == NULL:
+                return -1
+            self.hashes = <int32_t*> grown
+            self.hash_capacity = capacity
+        return 0
+
+    def run(self, Dispatch dispatch not None, int64_t end):
+        """Dispatch the records that end at or before `end`, as `Dispatch.run` would; answers as it does.
+
+        Every queue must be known. BLANK: something else lies before the next record. Records that were dispatched
+        meanwhile are left out.
+        """
+        cdef int code
+        with nogil:
+            code = self.run_items(dispatch, end)
+            code = dispatch.finish(code)
+        return code
+
+    cdef int run_items(self, Dispatch dispatch, int64_t end) noexcept nogil:
+        cdef Item* item
+        cdef int code
+        cdef int32_t i
+        while self.next < self.count:
+            item = &self.items[self.next]
+            if item.offset < dispatch.position:
+                self.next += 1
+                self.next_hash += item.keys
+                continue
+            if item.offset + item.size > end:
+                break
+            if item.offset > dispatch.position:
+                return C_BLANK
+            if not dispatch.queue_done:
+                code = dispatch.stage(item.queue, item.offset, item.size, item.tags, item.queue_offset, item.timestamp)
+                if code != C_DONE:
+                    return code
+            dispatch.queue_done = True
+            if dispatch.indexing and item.offset >= dispatch.index_from and item.keys > 0:
+                if dispatch.index is None:
+                    return C_INDEX_FULL
+                # All or none: whoever goes on with this record begins with its first key.
+                while dispatch.waiting_tail - dispatch.waiting_head + item.keys > WAITING:
+                    if not dispatch.put_entries(WAITING // 2):
+                        return C_INDEX_FULL
+                for i in range(item.keys):
+                    dispatch.want_entry(self.hashes[self.next_hash + i], item.offset, item.timestamp)
+            dispatch.passed(item.offset, item.size, item.timestamp)
+            self.next += 1
+            self.next_hash += item.keys
+        return C_DONE
