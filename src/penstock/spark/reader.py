@@ -10,9 +10,11 @@ from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputP
 
 from penstock.spark.body import plan_read, split_batches
 from penstock.spark.options import ReadOptions
+from penstock.spark.schema import as_spark_has_it
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from penstock.spark.body import AnySplit
 
@@ -30,9 +32,12 @@ class SplitPartition(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads what is in the store when the DataFrame is first used. Later uses read the same range again."""
 
-    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self, options: ReadOptions, columns: Sequence[str], schema: StructType | None = None
+    ) -> None:
         self._options = options
         self._columns = list(columns)
+        self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
         return [SplitPartition(split) for split in plan_read(self._options)]
@@ -41,7 +46,8 @@ class BatchReader(DataSourceReader):
         if isinstance(
             partition, SplitPartition
         ):  # with nothing to read, Spark makes up a partition of its own
-            yield from split_batches(partition.split, self._columns, self._options)
+            batches = split_batches(partition.split, self._columns, self._options)
+            yield from as_spark_has_it(batches, self._schema)
 
 
 class AdvisingReader(BatchReader):

@@ -5,7 +5,7 @@ pyspark and pyarrow are imported when a type is asked for, not before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """One column: its name and Spark's name of its type. Every column is nullable."""
+    """One column: its name, Spark's name of its type, and whether a message may be without it.
+
+    Spark looks at every value of a column that may be null before it reads it, and again with each copy it
+    makes of a row: a quarter of what all columns cost it. So only what can be missing may be.
+    """
 
     name: str
     type: str
+    optional: bool = False
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -29,9 +34,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("queueOffset", "bigint"),
     Column("physicalOffset", "bigint"),
     Column("msgId", "string"),
-    Column("uniqKey", "string"),
-    Column("keys", "string"),
-    Column("tags", "string"),
+    Column("uniqKey", "string", optional=True),
+    Column("keys", "string", optional=True),
+    Column("tags", "string", optional=True),
     Column("body", "binary"),
     Column("properties", "map<string,string>"),
     Column("bornTimestamp", "timestamp"),
@@ -46,7 +51,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("size", "int"),
 )
 
-BAD_RECORD = Column("badRecord", "string")
+BAD_RECORD = Column("badRecord", "string", optional=True)
 """With ``badRecords=quarantine`` one more: why this is no message; null for messages."""
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
@@ -54,11 +59,13 @@ TYPES: dict[str, str] = {column.name: column.type for column in (*COLUMNS, BAD_R
 
 
 def full_schema(*, quarantine: bool = False) -> StructType:
-    """The schema of a read without one of the user's own."""
+    """The schema of a read without one of the user's own. A bad record in quarantine has hardly a column."""
     from pyspark.sql.types import StructField, StructType
 
     columns = (*COLUMNS, BAD_RECORD) if quarantine else COLUMNS
-    return StructType([StructField(name, spark_type(kind), True) for name, kind in columns])
+    return StructType(
+        [StructField(name, spark_type(kind), quarantine or optional) for name, kind, optional in columns]
+    )
 
 
 def __getattr__(name: str) -> Any:
@@ -84,7 +91,7 @@ def spark_type(kind: str) -> Any:
 
 
 def arrow_schema(names: Iterable[str]) -> pa.Schema:
-    """The columns as Spark demands them of Arrow batches: types, order and nullability exactly."""
+    """The columns as a task makes them: Spark's types, each of them nullable."""
     import pyarrow as pa
 
     kinds = {
@@ -96,6 +103,30 @@ def arrow_schema(names: Iterable[str]) -> pa.Schema:
         "map<string,string>": pa.map_(pa.string(), pa.string()),
     }
     return pa.schema([pa.field(name, kinds[TYPES[name]]) for name in names])
+
+
+def as_spark_has_it(batches: Iterable[pa.RecordBatch], schema: StructType | None) -> Iterator[pa.RecordBatch]:
+    """The same batches, nothing copied, but with what may be null exactly as in Spark's schema of them."""
+    if schema is None or all(field.nullable for field in schema.fields):
+        yield from batches
+        return
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    for batch in batches:
+        yield pa.record_batch(_Labelled(batch, wanted))
+
+
+class _Labelled:
+    """Columns under another schema, for whoever takes Arrow's capsules."""
+
+    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        self._batch = batch
+        self._schema = schema
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
 
 
 def projection(schema: StructType, *, quarantine: bool = False) -> list[str]:

@@ -35,13 +35,13 @@ class RocketMQSource(DataSource):
 
         options = self._read_options()
         columns = projection(schema, quarantine=options.quarantine)
-        return (AdvisingReader if options.pushFilters else BatchReader)(options, columns)
+        return (AdvisingReader if options.pushFilters else BatchReader)(options, columns, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from penstock.spark.streaming import StreamReader
 
         options = self._read_options()
-        return StreamReader(options, projection(schema, quarantine=options.quarantine))
+        return StreamReader(options, projection(schema, quarantine=options.quarantine), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if _to_brokers(self.options):

@@ -24,9 +24,11 @@ from penstock.spark.course import Course
 from penstock.spark.offsets import starting_json
 from penstock.spark.options import ReadOptions
 from penstock.spark.ranges import QueueRange
+from penstock.spark.schema import as_spark_has_it
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 Json = dict[str, Any]
 
@@ -34,9 +36,12 @@ Json = dict[str, Any]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what is appended to a store or sent to brokers, batch by batch, each message once."""
 
-    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self, options: ReadOptions, columns: Sequence[str], schema: StructType | None = None
+    ) -> None:
         self._options = options
         self._columns = list(columns)
+        self._schema = schema
         self._opened: tuple[Course, StreamBody] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,7 +104,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- the tasks ---------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from split_batches(partition.value, self._columns, self._options)
+        batches = split_batches(partition.value, self._columns, self._options)
+        yield from as_spark_has_it(batches, self._schema)
 
 
 def frozen_start(options: Mapping[str, Any]) -> str:

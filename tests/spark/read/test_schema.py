@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow
 import pytest
 
 pytest.importorskip("pyspark")
@@ -21,7 +22,7 @@ from pyspark.sql.types import (
 from penstock._native.columns import SPARK_COLUMNS
 from penstock.errors import UsageError
 from penstock.spark import schema
-from penstock.spark.schema import NAMES, arrow_schema, full_schema, projection
+from penstock.spark.schema import NAMES, arrow_schema, as_spark_has_it, full_schema, projection
 
 
 def test_arrow_and_spark_agree_on_every_column() -> None:
@@ -29,6 +30,24 @@ def test_arrow_and_spark_agree_on_every_column() -> None:
     assert arrow_schema(full.names).equals(to_arrow_schema(full, timezone="UTC"))
     assert all(field.nullable for field in full)
     assert full_schema() == schema.FULL and full.names[:-1] == list(NAMES)
+
+
+def test_only_what_a_message_may_lack_is_nullable() -> None:
+    assert {field.name for field in full_schema() if field.nullable} == {"uniqKey", "keys", "tags"}
+
+
+def test_batches_have_the_nullability_of_the_schema_and_the_same_memory() -> None:
+    full = full_schema()
+    columns = {name: [] for name in full.names}
+    batch = pyarrow.RecordBatch.from_pydict(columns, schema=arrow_schema(full.names))
+    [labelled] = as_spark_has_it([batch], full)
+    assert labelled.schema.equals(to_arrow_schema(full, timezone="UTC"))
+    one = pyarrow.RecordBatch.from_pydict({"body": [b"", b"abc"]}, schema=arrow_schema(["body"]))
+    [labelled] = as_spark_has_it([one.slice(1)], StructType([StructField("body", BinaryType(), False)]))
+    assert labelled.to_pylist() == [{"body": b"abc"}]
+    assert labelled.column(0).buffers()[2].address == one.column(0).buffers()[2].address
+    for schema_ in (None, full_schema(quarantine=True)):
+        assert list(as_spark_has_it([one], schema_)) == [one]
 
 
 def test_the_compiled_columns_are_these() -> None:

@@ -87,7 +87,7 @@ class LoopSource(DataSource):
         return "loop"
 
     def schema(self) -> str:
-        return ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
+        return ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return LoopReader(self.options["path"])

@@ -50,7 +50,7 @@ class TupleSource(DataSource):
         return "tuples"
 
     def schema(self) -> str:
-        return ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
+        return ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TupleReader(self.options["path"])

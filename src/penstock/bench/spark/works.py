@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.schema import COLUMNS
+from penstock.spark.schema import TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,7 @@ NARROW = "topic string, queueId int, queueOffset bigint"
 GROUPED = "topic string, queueId int, storeTimestamp timestamp, body binary"
 WRITTEN = ("topic", "queueId", "keys", "tags", "body")
 _CHECKED = ("topic", "queueId", "queueOffset", "physicalOffset", "body", "bodyCrc", "size")
-_TYPES = dict(COLUMNS)
+
 
 Work = Callable[..., int | None]
 """Takes the session and the paths; says how many rows there were, None when that is not known."""
@@ -81,7 +81,7 @@ def verify(spark: SparkSession, *, path: str, **_: Any) -> int:
 
 def verify_in_sql(spark: SparkSession, *, path: str, **_: Any) -> int:
     """The same check with a row for each message: CRC, places one behind the other, queues without gaps."""
-    schema = ", ".join(f"{name} {_TYPES[name]}" for name in _CHECKED)
+    schema = ", ".join(f"{name} {TYPES[name]}" for name in _CHECKED)
     frame(spark, "ours", path, schema).createOrReplaceTempView("checked")
     found = spark.sql(
         "select topic, queueId, count(*) as n, min(queueOffset) as low, max(queueOffset) as high,"
