@@ -25,8 +25,17 @@ def run_splits(
     return rows
 
 
+def run_each(spark: Any, splits: list[Any], work: Any, *, name: str = "", progress: Any = None) -> list[Any]:
+    made = [pickle.loads(pickle.dumps(work))(pickle.loads(pickle.dumps(split))) for split in splits]
+    if progress is not None:
+        progress(len(splits), len(splits))
+    return [pickle.loads(pickle.dumps(result)) for result in made]
+
+
 def without_spark(monkeypatch: pytest.MonkeyPatch, job: str) -> Any:
     """The job's module, with tasks that run here."""
     module = importlib.import_module(f"penstock.spark.jobs.{job}")
-    monkeypatch.setattr(module, "run_splits", run_splits)
+    for way in (run_splits, run_each):
+        if hasattr(module, way.__name__):
+            monkeypatch.setattr(module, way.__name__, way)
     return module

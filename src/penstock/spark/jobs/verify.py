@@ -7,7 +7,6 @@ parts, has those checked again that were begun from a wrong guess, and looks at 
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UsageError
 from penstock.spark.jobs.checkedsplit import check_part, seeded
 from penstock.spark.jobs.indexentries import EntryReader
-from penstock.spark.jobs.job import Progress, parallelism, run_splits
+from penstock.spark.jobs.job import Progress, parallelism, run_each
 from penstock.spark.jobs.partqueues import JoinedQueues
 from penstock.spark.jobs.passstate import CheckedPart, KnownStore, PartResult, PassState
 from penstock.spark.places import Place, open_places
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 256 << 20
 SMALLEST_SPLIT = 16 << 20
-_RESULT = "number int, result binary"
 _FAULTS = (
     "severity string, kind string, file string, offset long, physicalOffset long, text string, hint string"
 )
@@ -180,14 +178,7 @@ def single_place(path: str) -> Place:
 def _check(
     spark: SparkSession, parts: list[CheckedPart], progress: Progress | None = None
 ) -> list[PartResult]:
-    rows = run_splits(spark, list(enumerate(parts)), _work, _RESULT, name="verify", progress=progress)
-    results = {row["number"]: pickle.loads(row["result"]) for row in rows}
-    return [results[number] for number in range(len(parts))]
-
-
-def _work(item: tuple[int, CheckedPart]) -> Iterator[tuple[int, bytes]]:
-    number, part = item
-    yield number, pickle.dumps(check_part(part))
+    return run_each(spark, parts, check_part, name="verify", progress=progress)
 
 
 class _JoinedVerifier(Verifier):
