@@ -4,7 +4,6 @@ from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 import array as arrays
@@ -15,6 +14,7 @@ from penstock._native.record cimport (
     MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, REC_OK, SYS_INNER_BATCH, Record, Span, parse_record, penstock_crc32, penstock_crc_setup,
 )
 from penstock._native.text cimport Text, free_text, make_room
+from penstock._native.touching cimport touch_all
 
 penstock_crc_setup()
 
@@ -218,6 +218,7 @@ def copy_due(
     topic.at = <const uint8_t*> <const char*> held
     topic.length = <int32_t> len(held)
     write_number(&copying.dequeued, now)
+    touch_all(records, 0, len(records))
     for i in range(len(records)):
         record = records[i]
         if record is None or copying.made.used >= most_bytes or times[i] < 0:

@@ -1,19 +1,20 @@
 """Timer messages on their way into the wheel: their units, their slots, and the chains back. Plain twin: format.timerjoin."""
 
-from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
 import array as arrays
 
 from penstock._native.endian cimport get32, get64, put32, put64
 from penstock._native.pairs cimport Pair, Pairs, free_pairs, is_named, read_pairs
 from penstock._native.record cimport REC_OK, Record, Span, hash_text, parse_record
+from penstock._native.text cimport resize
+from penstock._native.touching cimport touch_all
 
 cdef enum:
     UNIT = 52
@@ -160,6 +161,7 @@ def join_units(
     write_time, base, window, precision, joinable = rules
     if n <= begin:
         return 0, b"", b"", counts
+    touch_all(records, begin, n)
     units = PyBytes_FromStringAndSize(NULL, (n - begin) * UNIT)
     u = <uint8_t*> PyBytes_AS_STRING(units)
     slots = <Slot*> malloc((n - begin) * sizeof(Slot))
@@ -266,25 +268,60 @@ def follow_chain(const uint8_t[::1] units not None, int64_t base, int64_t end, i
     units of the same tick. GOES_ON: the place to go on is in another file, or -1. BROKEN: there is no such unit.
     FORWARDS: that unit, which is among the positions, leads forwards.
     """
-    cdef array.array positions = arrays.array("q"), deletes = arrays.array("q")
+    cdef Positions positions, deletes
     cdef int64_t at, previous, stop = min(end, base + units.shape[0])
     cdef int32_t magic
     cdef const uint8_t* u
-    cdef int how = CHAIN_GOES_ON
-    while base <= position < base + units.shape[0]:
-        at = position - base
-        if at % UNIT or position + UNIT > stop:
-            how = CHAIN_BROKEN
-            break
-        u = &units[at]
-        magic = get32(u + 12)
-        if get32(u) != UNIT or magic & ~0xF or floor_ticks(get64(u + 16) + get32(u + 24), precision) != tick:
-            how = CHAIN_BROKEN
-            break
-        (deletes if magic & MAGIC_DELETE and not magic & MAGIC_ROLL else positions).append(position)
-        previous = get64(u + 4)
-        if previous >= position:
-            how = CHAIN_FORWARDS
-            break
-        position = previous
-    return positions, deletes, position, how
+    cdef int how = CHAIN_GOES_ON, code = 0
+    memset(&positions, 0, sizeof(Positions))
+    memset(&deletes, 0, sizeof(Positions))
+    try:
+        with nogil:  # each unit may be on a page of its own that is not in memory
+            while base <= position < base + units.shape[0]:
+                at = position - base
+                if at % UNIT or position + UNIT > stop:
+                    how = CHAIN_BROKEN
+                    break
+                u = &units[at]
+                magic = get32(u + 12)
+                if get32(u) != UNIT or magic & ~0xF or floor_ticks(get64(u + 16) + get32(u + 24), precision) != tick:
+                    how = CHAIN_BROKEN
+                    break
+                code = add_position(&deletes if magic & MAGIC_DELETE and not magic & MAGIC_ROLL else &positions, position)
+                if code != 0:
+                    break
+                previous = get64(u + 4)
+                if previous >= position:
+                    how = CHAIN_FORWARDS
+                    break
+                position = previous
+        if code != 0:
+            raise MemoryError()
+        return as_array(&positions), as_array(&deletes), position, how
+    finally:
+        free(positions.list)
+        free(deletes.list)
+
+
+cdef struct Positions:
+    int64_t* list
+    Py_ssize_t count
+    Py_ssize_t capacity
+
+
+cdef inline int add_position(Positions* positions, int64_t position) noexcept nogil:
+    cdef Py_ssize_t capacity
+    if positions.count == positions.capacity:
+        capacity = max(64, positions.capacity * 2)
+        if resize(<void**> &positions.list, capacity * sizeof(int64_t)) != 0:
+            return -1
+        positions.capacity = capacity
+    positions.list[positions.count] = position
+    positions.count += 1
+    return 0
+
+
+cdef object as_array(const Positions* positions):
+    made = arrays.array("q")
+    made.frombytes((<const char*> positions.list)[:positions.count * sizeof(int64_t)] if positions.count else b"")
+    return made
