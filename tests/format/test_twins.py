@@ -135,6 +135,22 @@ def test_hosts_are_written_the_same_way(host: str) -> None:
     assert parse_host(message.born_host) == parse_host(host)
 
 
+def test_fields_of_a_stored_message_have_the_same_value_by_any_way_to_their_name() -> None:
+    """Tags of all lengths, some with the same ending: equal ones are shared, others never."""
+    tags = [f"{head}{tail}" for head in ("", "a", "b", "é" * 9, "x" * 40) for tail in ("1", "2", "end")] * 2
+    for tag in tags:
+        properties = f"TAGS\x01{tag}\x02KEYS\x01k\x02".encode()
+        record = encode_record("T", b"b", properties, queue_offset=7, physical_offset=0, store_timestamp=NOW)
+        message = message_at(Slab(record), 0)
+        assert (message.tags, message.keys, message.properties) == (tag, "k", {"TAGS": tag, "KEYS": "k"})
+        for name in ("topic", "body", "tags", "keys", "properties", "queue_offset", "store_timestamp"):
+            made = "".join(list(name))  # not the object that is in compiled code
+            assert getattr(message, made) == getattr(message, name)
+            assert type(message).__dict__[name].__get__(message) == getattr(message, name)
+    with pytest.raises(AttributeError):
+        message.nothing  # noqa: B018
+
+
 @given(logs())
 def test_stored_messages_agree_with_decoded_records(log: tuple[int, list[bytes]]) -> None:
     _, records = log

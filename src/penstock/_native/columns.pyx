@@ -15,6 +15,7 @@ from penstock._native.arrow cimport (
 )
 from penstock._native.hosttext cimport HOST_LENGTH, write_host
 from penstock._native.pairs cimport Pairs, free_pairs, read_pairs, unite_pairs
+from penstock._native.prefetch cimport prefetch_bytes
 from penstock._native.reading cimport GetResult
 from penstock._native.record cimport (
     CHECK_CRC, CHECK_OFFSET, CHECK_PROPERTY_CRC, CHECK_TORN, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span,
@@ -34,6 +35,7 @@ cdef enum:  # how a column lies in memory
 cdef enum:
     SAMPLE = 64           # rows after which the sizes of the whole batch are guessed
     OWNED = COLUMN_COUNT * 6
+    AHEAD = 8             # records that are fetched from memory while one is decoded
 
 cdef struct Kind:
     const char* name
@@ -394,6 +396,7 @@ def decode_result(GetResult result not None, object columns=None):
     cdef Py_ssize_t i = 0, n = len(result.slabs)
     cdef const uint8_t** bases = <const uint8_t**> malloc((2 * n + 1) * sizeof(void*))
     cdef const uint8_t* p
+    cdef const uint8_t* ahead
     cdef Record r
     cdef int64_t total = 0
     cdef int code = 0, parsed = REC_OK
@@ -407,6 +410,9 @@ def decode_result(GetResult result not None, object columns=None):
         with nogil:
             code = builder.reserve_rows(result.count + 1)
             while i < result.count and code == 0:
+                if i + AHEAD < result.count:
+                    ahead = bases[2 * result.places[i + AHEAD].slab] + result.places[i + AHEAD].position
+                    prefetch_bytes(ahead, result.places[i + AHEAD].size)
                 p = bases[2 * result.places[i].slab] + result.places[i].position
                 parsed = parse_record(p, result.places[i].size, &r)
                 if parsed != REC_OK:

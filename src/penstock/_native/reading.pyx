@@ -12,6 +12,7 @@ from penstock._native.endian cimport get16, get32, get64
 from penstock._native.filestate cimport FileState, load_position, read_position
 from penstock._native.filtering cimport Program
 from penstock._native.mapping cimport Mapping
+from penstock._native.prefetch cimport prefetch_read
 from penstock._native.queue cimport Queue
 from penstock._native.record cimport REC_OK, Properties, Record, Span, parse_record, scan_properties
 from penstock._native.stored cimport Slab, StoredMessage, stored_message
@@ -19,12 +20,6 @@ from penstock._native.stored cimport Slab, StoredMessage, stored_message
 FOUND = "FOUND"
 NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
 MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-
-cdef extern from *:
-    """
-    #define penstock_prefetch_read(p) __builtin_prefetch((p), 0, 1)
-    """
-    void penstock_prefetch_read(const void* p) noexcept nogil
 
 cdef enum:
     SIMPLE_UNIT = 20
@@ -401,9 +396,9 @@ cdef class UnitReader:
                             ahead = get64(units.base + begin + fetched_to * unit_size) - known_from
                             ahead_size = get32(units.base + begin + fetched_to * unit_size + 8)
                             if 0 <= ahead and 128 <= ahead_size and ahead + ahead_size <= readable:
-                                penstock_prefetch_read(slab.base + ahead)
-                                penstock_prefetch_read(slab.base + ahead + 64)
-                                penstock_prefetch_read(slab.base + ahead + ahead_size - 100)
+                                prefetch_read(slab.base + ahead)
+                                prefetch_read(slab.base + ahead + 64)
+                                prefetch_read(slab.base + ahead + ahead_size - 100)
                             fetched_to += 1
                 else:
                     fetched = fetch(physical, size)

@@ -20,6 +20,8 @@ cdef class StoredMessage:
     cdef str tags_text
     cdef str keys_text
     cdef str unique_text
+    cdef str topic_text(self)
+    cdef bytes body_bytes(self)
     cdef dict properties_map(self)
 
 cdef StoredMessage stored_message(Slab slab, int64_t position, int64_t available, int64_t queue_offset)

@@ -11,11 +11,24 @@ from libc.string cimport memcmp, memcpy
 from penstock._native.record cimport REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, next_property, parse_record
 
 cdef extern from "Python.h":
+    object PyObject_GenericGetAttr(object o, object name)
     object PyUnicode_DecodeUTF8(const char* s, Py_ssize_t size, const char* errors)
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
     void* PyUnicode_1BYTE_DATA(object o)
 
 cdef str KEYS = "KEYS", TAGS = "TAGS", UNIQ_KEY = "UNIQ_KEY", WAIT = "WAIT"
+cdef str N_TOPIC = "topic", N_BODY = "body", N_TAGS = "tags", N_KEYS = "keys", N_PROPERTIES = "properties"
+cdef str N_QUEUE_OFFSET = "queue_offset", N_STORE_TIMESTAMP = "store_timestamp"
+cdef enum:
+    SHARED_TEXTS = 64    # a power of two
+    SHARED_LENGTH = 24
+
+cdef struct Shared:
+    int32_t length
+    uint8_t bytes[SHARED_LENGTH]
+
+cdef Shared shared_bytes[SHARED_TEXTS]
+cdef list shared_texts = [None] * SHARED_TEXTS
 cdef str last_topic = ""
 cdef char last_topic_bytes[128]
 cdef Py_ssize_t last_topic_length = 0
@@ -33,6 +46,24 @@ cdef inline str decode(const uint8_t* p, Py_ssize_t n):
         memcpy(PyUnicode_1BYTE_DATA(made), p, n)
         return made
     return PyUnicode_DecodeUTF8(<const char*> p, n, b"replace")
+
+
+cdef inline str shared(const uint8_t* p, int32_t n):
+    """As `decode`, for short texts of which there are few: equal ones are mostly one object."""
+    cdef int32_t at
+    cdef str text
+    if n > SHARED_LENGTH:
+        return decode(p, n)
+    at = (p[n - 1] + p[n >> 1] * 7 + n * 31) & (SHARED_TEXTS - 1)
+    if shared_bytes[at].length == n and memcmp(shared_bytes[at].bytes, p, n) == 0:
+        return <str> shared_texts[at]
+    # Of the copy: the bytes of a log that is cut and written again may change meanwhile.
+    shared_bytes[at].length = 0
+    memcpy(shared_bytes[at].bytes, p, n)
+    text = decode(shared_bytes[at].bytes, n)
+    shared_texts[at] = text
+    shared_bytes[at].length = n
+    return text
 
 
 cdef inline str property_name(Span name):
@@ -100,8 +131,26 @@ def message_at(Slab slab not None, int64_t position):
 cdef class StoredMessage:
     """One message of the log. Views into it stay valid while it lives; `body` is a copy."""
 
-    @property
-    def topic(self):
+    def __getattribute__(self, str name):
+        # Those that a consumer reads of every message. The names in a program's code are the very objects that are
+        # compared here; the way through the type's descriptors takes twice the time.
+        if name is N_BODY:
+            return self.body_bytes()
+        if name is N_TOPIC:
+            return self.topic_text()
+        if name is N_PROPERTIES:
+            return self.properties_map()
+        if name is N_TAGS or name is N_KEYS:
+            if self.parsed is None:
+                self.properties_map()
+            return self.tags_text if name is N_TAGS else self.keys_text
+        if name is N_QUEUE_OFFSET:
+            return self.shown_queue_offset
+        if name is N_STORE_TIMESTAMP:
+            return self.r.store_timestamp
+        return PyObject_GenericGetAttr(self, name)
+
+    cdef str topic_text(self):
         global last_topic, last_topic_length
         cdef Record* r = &self.r
         if r.topic_length == last_topic_length and memcmp(last_topic_bytes, self.p + r.topic_at, r.topic_length) == 0:
@@ -112,6 +161,13 @@ cdef class StoredMessage:
             last_topic_length = r.topic_length
             memcpy(last_topic_bytes, self.p + r.topic_at, r.topic_length)
         return text
+
+    cdef bytes body_bytes(self):
+        return PyBytes_FromStringAndSize(<const char*> self.p + self.r.body_at, self.r.body_length)
+
+    @property
+    def topic(self):
+        return self.topic_text()
 
     @property
     def queue_id(self):
@@ -181,14 +237,15 @@ cdef class StoredMessage:
             self.parsed = {}
             while next_property(p, self.r.properties_length, &at, &name, &value):
                 key = property_name(name)
-                text = decode(value.at, value.length)
-                PyDict_SetItem(self.parsed, key, text)
                 if key is TAGS:
-                    self.tags_text = text
-                elif key is KEYS:
-                    self.keys_text = text
-                elif key is UNIQ_KEY:
-                    self.unique_text = text
+                    text = self.tags_text = shared(value.at, value.length)
+                else:
+                    text = decode(value.at, value.length)
+                    if key is KEYS:
+                        self.keys_text = text
+                    elif key is UNIQ_KEY:
+                        self.unique_text = text
+                PyDict_SetItem(self.parsed, key, text)
         return self.parsed
 
     @property
@@ -220,7 +277,7 @@ cdef class StoredMessage:
 
     @property
     def body(self):
-        return PyBytes_FromStringAndSize(<const char*> self.p + self.r.body_at, self.r.body_length)
+        return self.body_bytes()
 
     @property
     def body_view(self):
