@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Message, StoreConfig, open_store
-from penstock.errors import FlushFailed
+from penstock.errors import DiskFull, FlushFailed
 from penstock.files.disk import DiskStorage
 
 SEGMENT = 1 << 20
@@ -138,3 +138,56 @@ def test_puts_that_wait_learn_of_a_failed_sync(tmp_path: Path) -> None:
         assert all(isinstance(result, FlushFailed) for result in asyncio.run(main()))
     finally:
         store.abandon()
+
+
+def test_puts_that_are_written_together_learn_of_a_full_disk_and_leave_nothing(tmp_path: Path) -> None:
+    async def main(count: int) -> list[Any]:
+        puts = (store.put_async(Message("T", b"x")) for _ in range(count))
+        return await asyncio.gather(*puts, return_exceptions=True)
+
+    with open_store(tmp_path / "store", flush="sync") as store:
+        assert asyncio.run(main(1))[0].queue_offset == 0
+        end = store.appended_where
+        store._log.files.last_file.mapping.inject(write_error=errno.ENOSPC, write_times=1)
+        assert all(isinstance(result, DiskFull) for result in asyncio.run(main(20)))
+        assert store.appended_where == end
+        assert [result.queue_offset for result in asyncio.run(main(40))] == list(range(1, 41))
+
+
+def test_put_that_nobody_waits_for_is_in_the_log_at_once_and_behind_those_before_it(tmp_path: Path) -> None:
+    async def main() -> list[Any]:
+        waiting = [asyncio.create_task(store.put_async(Message("T", b"%d" % n))) for n in range(5)]
+        await asyncio.sleep(0)
+        last = await store.put_async(Message("T", b"5", wait=False))
+        assert store.appended_where == last.end_offset
+        return [*await asyncio.gather(*waiting), last]
+
+    with open_store(tmp_path / "store", flush="sync") as store:
+        assert asyncio.run(store.put_async(Message("T", b"first"))).ok
+        assert [result.queue_offset for result in asyncio.run(main())] == [1, 2, 3, 4, 5, 6]
+
+
+def test_puts_find_their_queue_again_when_the_queues_were_forgotten_meanwhile(tmp_path: Path) -> None:
+    async def main() -> list[Any]:
+        puts = [asyncio.create_task(store.put_async(Message("T", b"x"))) for _ in range(5)]
+        await asyncio.sleep(0)
+        store._log.encoder.forget_queues()
+        return await asyncio.gather(*puts)
+
+    with open_store(tmp_path / "store", flush="sync") as store:
+        assert asyncio.run(store.put_async(Message("T", b"first"))).ok
+        assert [result.queue_offset for result in asyncio.run(main())] == [1, 2, 3, 4, 5]
+
+
+def test_puts_of_one_loop_stay_in_order_where_a_log_file_ends(tmp_path: Path) -> None:
+    config = StoreConfig(flush_disk_type="sync", mapped_file_size_commit_log=SEGMENT)
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(store.put_async(Message("T", BODY[:9000])) for _ in range(400)))
+
+    with open_store(tmp_path / "store", config=config) as store:
+        results = asyncio.run(main())
+        assert sorted(result.queue_offset for result in results) == list(range(400))
+        assert all(result.ok for result in results)
+        assert store.wait_visible()
+        assert store.max_offset("T", 0) == 400

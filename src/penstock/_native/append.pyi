@@ -1,14 +1,11 @@
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock._native.encode import Encoder
 from penstock._native.flush import Flusher
 from penstock._native.mapping import Mapping
-from penstock._native.putresult import PutResult
 from penstock._native.queue import Queue
 from penstock._native.signal import Signal
-from penstock._native.waiting import LoopWaiters
 
 HOOK: int
 ROLLED: int
@@ -42,8 +39,6 @@ class Appender:
         locked: bool = False,
         messages: int = 1,
     ) -> Any: ...
-    def put_waiting(self, message: Any, now: int = -1) -> asyncio.Future[PutResult] | PutResult | int: ...
-    def wait_with(self, find_waiters: Callable[[], LoopWaiters] | None) -> None: ...
     def put_many(
         self,
         messages: Iterable[Any],

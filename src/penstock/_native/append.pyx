@@ -5,7 +5,6 @@ and waiting for the disk happen outside of it.
 """
 
 from cpython.list cimport PyList_GET_SIZE
-from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
@@ -29,7 +28,6 @@ from penstock._native.threads cimport (
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_trylock, pthread_mutex_unlock,
     wall_ms,
 )
-from penstock._native.waiting cimport LoopWaiters
 
 penstock_crc_setup()
 
@@ -49,29 +47,18 @@ cdef enum:
     LONG_WRITE = 32768
 
 
+cdef inline int place(int mode, FileState* f, int64_t position, const uint8_t* data, int64_t n) noexcept nogil:
+    if f.write_buffer != NULL:
+        memcpy(f.write_buffer + position, data, n)
+        return 0
+    if mode == MODE_MAPPED and f.write_error == 0 and (n < LONG_WRITE or f.fd < 0):
+        memcpy(f.base + position, data, n)
+        return 0
+    return state_write(f, position, data, n)
+
+
 cdef class Appender:
     """The one way into the log. Thread-safe."""
-
-    cdef pthread_mutex_t mutex
-    cdef Encoder encoder
-    cdef Flusher flusher
-    cdef Signal signal
-    cdef Mapping mapping
-    cdef FileState* file
-    cdef Buffer* buffers              # free ones; the interpreter lock guards the list
-    cdef object roll                  # () -> None when a new file is in use, else why there is none
-    cdef public int mode
-    cdef public bint sync
-    cdef public double sync_timeout
-    cdef public str unavailable       # why nothing may be written, None while all is well
-    cdef int64_t locked_since
-    cdef str why                      # there was no file to roll to
-    cdef public int64_t busy_after_ms
-    cdef object find_waiters          # () -> LoopWaiters of the running loop
-    cdef LoopWaiters waiters          # those of the last put_waiting, and the thread it came from
-    cdef unsigned long waiters_thread
-    cdef readonly int64_t put_count
-    cdef readonly int64_t put_bytes
 
     def __cinit__(self, Encoder encoder not None, Flusher flusher not None, Signal signal not None, object roll not None):
         pthread_mutex_init(&self.mutex, NULL)
@@ -158,7 +145,7 @@ cdef class Appender:
             put32(blank, <int32_t> left)
             put32(blank + 4, MAGIC_BLANK)
             if left >= BLANK_LENGTH:
-                code = self.place(f, wrote, blank, BLANK_LENGTH)
+                code = place(self.mode, f, wrote, blank, BLANK_LENGTH)
                 if code:
                     return code
             store_position(&f.wrote, f.size)
@@ -179,7 +166,7 @@ cdef class Appender:
             if self.encoder.property_crc:
                 put_crc_property(b.data + e.at, e.size)
             offset += e.size
-        code = self.place(f, wrote, b.data + b.records[first].at, length)
+        code = place(self.mode, f, wrote, b.data + b.records[first].at, length)
         if code:
             for i in range(first, last):
                 if b.records[i].takes_offset:
@@ -191,15 +178,6 @@ cdef class Appender:
         self.put_bytes += length
         next[0] = last
         return PUT_OK
-
-    cdef inline int place(self, FileState* f, int64_t position, const uint8_t* data, int64_t n) noexcept nogil:
-        if f.write_buffer != NULL:
-            memcpy(f.write_buffer + position, data, n)
-            return 0
-        if self.mode == MODE_MAPPED and f.write_error == 0 and (n < LONG_WRITE or f.fd < 0):
-            memcpy(f.base + position, data, n)
-            return 0
-        return state_write(f, position, data, n)
 
     cdef int append_all(self, Buffer* b, int64_t now, bint whole, bint system_clock, bint locked, int32_t* done) except? -1000:
         """Append everything, rolling where a file ends. Answers as `append`, or CREATE_MAPPED_FILE_FAILED."""
@@ -312,44 +290,6 @@ cdef class Appender:
             elif not waits and not self.flusher.memory and result.code == PUT_OK:
                 self.flusher.want(result.physical_offset + result.size)  # nobody waits, but it must become visible
         return answer
-
-    def put_waiting(self, object message, int64_t now=-1):
-        """As `put`, from an event loop: where `put` would wait for the disk it is a future of the PutResult.
-
-        ROLLED when the file has no room: the next one may still be in the making, and nothing was stored.
-        """
-        cdef bint waits
-        cdef PutResult result
-        answer = self.store(message, now, False, False, True, 1, &waits)
-        if self.sync and type(answer) is PutResult:
-            result = answer
-            if result.code != PUT_OK:
-                return result
-            if self.flusher.memory:
-                if waits:
-                    result.code = self.wait_disk(result.physical_offset + result.size)
-            elif waits:
-                return self.loop_waiters().add(result.physical_offset + result.size, result)
-            else:
-                self.flusher.want(result.physical_offset + result.size)
-        return answer
-
-    cdef LoopWaiters loop_waiters(self):
-        """Those of the running loop. Asking for that loop is a system call in some versions of Python: a thread that
-        has one which still runs is not asked again."""
-        cdef unsigned long thread = PyThread_get_thread_ident()
-        cdef LoopWaiters waiters = self.waiters
-        # Both calls below may let another thread in, which leaves its own waiters here.
-        if waiters is None or self.waiters_thread != thread or not waiters.is_running():
-            waiters = self.find_waiters()
-            self.waiters = waiters
-            self.waiters_thread = thread
-        return waiters
-
-    def wait_with(self, object find_waiters):
-        """Where `put_waiting` finds the waiters of the running loop; None: they are gone, and so is what it knew."""
-        self.find_waiters = find_waiters
-        self.waiters = None
 
     def put_many(self, object messages not None, int64_t now=-1, bint hooked=False, bint wait=True, bint whole=False):
         """Store messages in one go: one lock, one wait for the disk. A PutResults, or HOOK (then nothing was stored).

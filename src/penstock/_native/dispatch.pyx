@@ -15,6 +15,7 @@ from penstock._native.filestate cimport FileState, load_position, read_position,
 from penstock._native.flush cimport Flusher
 from penstock._native.index cimport Index, IndexState, index_hash, index_put, index_store_header
 from penstock._native.mapping cimport Mapping
+from penstock._native.prefetch cimport prefetch_write
 from penstock._native.queue cimport (
     QUEUE_FILE, QUEUE_FULL, QUEUE_GAP, QUEUE_OK, Queue, QueueState, queue_flush, queue_hash, queue_stage,
 )
@@ -23,19 +24,15 @@ from penstock._native.record cimport (
     Properties, Record, Span, check_record, hash_text, parse_number, parse_record, penstock_crc_setup, scan_properties,
 )
 from penstock._native.signal cimport Signal
-from penstock._native.threads cimport steady_ns
+from penstock._native.threads cimport load_int, steady_ns
 
 penstock_crc_setup()
 
-cdef extern from *:
-    """
-    #define penstock_prefetch(p) __builtin_prefetch((p), 1, 1)
-    """
-    void penstock_prefetch(const void* p) noexcept nogil
-
 cdef enum:
     SMALL_RUN = 1 << 17    # bytes of log
+    LONG_RUN = 1 << 20
     GATHER_US = 500
+    GATHERS = 4
 
 DONE, NEED_QUEUE, NEED_FILE, NEED_GAP, SPECIAL, INDEX_FULL, BAD_RECORD, WRITE_FAILED, BLANK = range(9)
 
@@ -171,7 +168,7 @@ cdef class Dispatch:
         e.key_hash = key_hash
         e.offset = offset
         e.timestamp = timestamp
-        penstock_prefetch(self.index.state.base + 40 + 4 * <int64_t> (e.key_hash % self.index.state.slots))
+        prefetch_write(self.index.state.base + 40 + 4 * <int64_t> (e.key_hash % self.index.state.slots))
         self.waiting_tail += 1
 
     cdef void want_text(self, uint32_t text_hash, const Record* r) noexcept nogil:
@@ -394,12 +391,24 @@ cdef class Dispatch:
                         arrived.notify_fast()
                     if code != C_DONE or steady_ns() > until:
                         break
-                    if naps and self.position - before < SMALL_RUN:
-                        # Each run costs a write for every queue it touches: let a few more records come.
-                        usleep(GATHER_US)
+                    if naps:
+                        self.gather(arrived, self.position - before)
         finally:
             mapping.unpin()
         return code
+
+    cdef void gather(self, Signal arrived, int64_t run) noexcept nogil:
+        """Let more records come after a run of so many bytes: each costs a write for every queue that it touches.
+
+        Whoever sleeps until messages arrive waits for one nap at most.
+        """
+        cdef int nap = 0
+        if run < (SMALL_RUN if load_int(&arrived.sleeping) else LONG_RUN):
+            usleep(GATHER_US)
+            for nap in range(1, GATHERS):
+                if load_int(&arrived.sleeping):
+                    return
+                usleep(GATHER_US)
 
     cdef int finish(self, int code) noexcept nogil:
         """Everything dispatched so far becomes visible, unless that needs help too."""

@@ -59,6 +59,7 @@ cdef class Encoder:
     cdef int64_t month_end
     cdef int64_t unique_ms
     cdef int32_t unique_counter
+    cdef readonly int64_t forgets     # how often the queues were forgotten
     cdef readonly str reason
     cdef public int64_t max_record_size
     cdef int next_unique(self, int64_t now) except -1

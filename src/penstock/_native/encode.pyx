@@ -149,6 +149,7 @@ cdef class Encoder:
         self.topics = {}
         self.last_topic = None
         self.last_queues = None
+        self.forgets += 1
 
     cdef int next_unique(self, int64_t now) except -1:
         """Advance the unique id in place: milliseconds since the month began, then a counter."""

@@ -24,5 +24,6 @@ cdef class PutResults:
     cdef int code                 # of everything that was appended
     cdef int take(self, Buffer* b, int32_t done) except -1
 
+cdef void set_place(PutResult result, const Encoded* e) noexcept
 cdef PutResult appended(const Encoded* e)
 cdef PutResult refused(int code, object reason)

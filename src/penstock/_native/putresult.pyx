@@ -58,11 +58,16 @@ cdef class PutResult:
         return f"<PutResult {self.status} {self.topic}-{self.queue_id}@{self.queue_offset} at {self.physical_offset}>"
 
 
-cdef PutResult appended(const Encoded* e):
-    cdef PutResult result = PutResult.__new__(PutResult)
+cdef void set_place(PutResult result, const Encoded* e) noexcept:
+    """Say where the record went: the append knows."""
     result.queue_offset = e.queue_offset
     result.physical_offset = e.physical_offset
     result.store_timestamp = e.store_timestamp
+
+
+cdef PutResult appended(const Encoded* e):
+    cdef PutResult result = PutResult.__new__(PutResult)
+    set_place(result, e)
     result.size = e.size
     result.message_num = e.messages
     result.queue = <Queue> <object> <PyObject*> e.queue.owner

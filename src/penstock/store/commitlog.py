@@ -16,6 +16,7 @@ from penstock._native.putresult import PutResult, PutResults
 from penstock._native.queue import Queue
 from penstock._native.reading import LogView
 from penstock._native.signal import Signal
+from penstock._native.waiting import LoopPuts
 from penstock.clock import Clock, SystemClock
 from penstock.config import StoreConfig
 from penstock.errors import StoreError
@@ -106,6 +107,7 @@ class CommitLog:
         self.appender.sync = self.sync_flush
         self.appender.sync_timeout = config.sync_flush_timeout_ms / 1000
         self.appender.mode = WRITTEN if self.sync_flush else MAPPED
+        self.loop_puts = LoopPuts(self.appender)
         self._background = background
         self._rolling = threading.Lock()
         self._unlocking: list[threading.Timer] = []

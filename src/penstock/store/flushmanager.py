@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from penstock._native.append import Appender
 from penstock._native.flush import Flusher
 from penstock._native.waiting import LoopWaiters
 from penstock.store.commitlog import CommitLog
@@ -28,10 +29,11 @@ class GroupCommitService:
     def __init__(self, commit_log: CommitLog) -> None:
         self._flusher = commit_log.flusher
         self._appender = commit_log.appender
+        self._loop_puts = commit_log.loop_puts
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loops: dict[asyncio.AbstractEventLoop, LoopWake] = {}
-        self._appender.wait_with(self.waiters)
+        self._loop_puts.wait_with(self.waiters)
 
     def waiters(self) -> LoopWaiters:
         """Those who wait for the disk on the running event loop."""
@@ -40,6 +42,15 @@ class GroupCommitService:
         if wake is None:
             wake = self._open(loop)
         return wake.waiters
+
+    def append_gathered(self) -> None:
+        """Have in the log what was put on the loop that runs in this thread, if one does."""
+        try:
+            wake = self._loops.get(asyncio.get_running_loop())
+        except RuntimeError:
+            return
+        if wake is not None:
+            wake.waiters.ask()
 
     def start(self) -> None:
         """Start the loop that syncs for those who do not wait themselves."""
@@ -55,7 +66,7 @@ class GroupCommitService:
         with self._guard:
             for known in [k for k in self._loops if k.is_closed()]:
                 self._loops.pop(known).close()
-            wake = self._loops[loop] = LoopWake(loop, self._flusher)
+            wake = self._loops[loop] = LoopWake(loop, self._appender, self._flusher)
             return wake
 
     def shutdown(self) -> None:
@@ -64,7 +75,7 @@ class GroupCommitService:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._appender.wait_with(self.waiters)
+        self._loop_puts.wait_with(self.waiters)
         if any(wake.waiters.waiting for wake in self._loops.values()):
             with suppress(OSError):  # those who wait are told
                 self._flusher.sync()
@@ -76,8 +87,8 @@ class GroupCommitService:
 class LoopWake:
     """Wakes one event loop after each sync, to complete the futures that waited for it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, flusher: Flusher) -> None:
-        self.waiters = LoopWaiters(loop, flusher)
+    def __init__(self, loop: asyncio.AbstractEventLoop, appender: Appender, flusher: Flusher) -> None:
+        self.waiters = LoopWaiters(loop, appender)
         self._loop = loop
         self._flusher = flusher
         if hasattr(os, "eventfd"):

@@ -193,6 +193,7 @@ class MessageStore(StoreWriter, StoreReader):
         if self._closed:
             return
         self.schedules.stop()
+        self.flush_manager.group_commit.append_gathered()
         self._put = self._put_waiting = self._refuse_closed
         self._appender.unavailable = "the store is closed"
         self._upkeep.shutdown()

@@ -46,7 +46,7 @@ class StoreWriter:
         self._appender.busy_after_ms = self.config.os_page_cache_busy_timeout_ms
         self._log.encoder.hooks = True
         self._put: Callable[..., Any] = self._appender.put
-        self._put_waiting: Callable[..., Any] = self._appender.put_waiting
+        self._put_waiting: Callable[..., Any] = parts.commit_log.loop_puts.put
         if not self._log.system_clock:
             self._put, self._put_waiting = self._put_with_clock, self._put_waiting_with_clock
 
@@ -204,6 +204,8 @@ class StoreWriter:
         """As ``put``; waits for the disk without holding up the event loop. Many may wait at once."""
         try:
             answer = self._put_waiting(message)
+            if not isinstance(answer, (PutResult, int)):
+                answer = await answer
             if isinstance(answer, int):
                 answer = await self._put_with_room(message)
             return answer if isinstance(answer, PutResult) else await answer
@@ -232,7 +234,7 @@ class StoreWriter:
         return self._appender.put(message, self.clock.now_ms(), hooked, wait)
 
     def _put_waiting_with_clock(self, message: Message) -> Any:
-        return self._appender.put_waiting(message, self.clock.now_ms())
+        return self._log.loop_puts.put(message, self.clock.now_ms())
 
     def _put_plain(self, message: Message, *, wait: bool) -> PutResult:
         if needs_offset(message, self.config, self._queues.batch_topics):
