@@ -25,7 +25,8 @@ cdef class LoopWaiters:
     cdef int64_t now                  # store time of them all, -1: the system's clock
     cdef object put(self, object message, int64_t now)
     cdef bint has_room(self) noexcept
-    cdef int join(self, Group group) except -1
+    cdef int ask_once(self) except -1
+    cdef void join(self, Group group) noexcept
     cdef int place(self) except -1
     cdef object append(self, int64_t* done)
     cdef int complete(self) except -1

@@ -77,10 +77,16 @@ cdef class LoopWaiters:
         # The first ones are synced beside a long pass of the loop, not after it.
         if self.records.count >= SHARE or self.records.used >= SHARE_BYTES:
             self.place()
-        elif not self.asking:
+        else:
+            self.ask_once()
+        return future
+
+    cdef int ask_once(self) except -1:
+        """Have `ask` called when this pass of the loop ends."""
+        if not self.asking:
             self.loop.call_soon(self.ask_later)
             self.asking = True
-        return future
+        return 0
 
     cdef bint has_room(self) noexcept:
         """Whether the file takes all that is gathered."""
@@ -99,23 +105,24 @@ cdef class LoopWaiters:
         group.results.append(result)
         group.end = end
         self.join(group)
+        self.ask_once()
         return future
 
-    cdef int join(self, Group group) except -1:
-        """Have a group that is in the log synced, and completed then."""
+    cdef void join(self, Group group) noexcept:
+        """Complete a group that is in the log when it is on disk."""
         if self.last is None:
             self.first = group
         else:
             self.last.next = group
         self.last = group
-        self.appender.flusher.want(group.end)
-        return 0
 
     def ask(self):
-        """At the end of a pass of the loop, or before the store is closed on it: append what was put."""
+        """At the end of a pass of the loop, or before the store is closed on it: append and sync what was put."""
         self.asking = False
         self.place()
-        self.complete()  # those of a sync that ended meanwhile
+        if self.last is not None:
+            self.appender.flusher.want(self.last.end)
+            self.complete()  # those of a sync that ended meanwhile
 
     def flushed(self):
         """A sync ended: complete those whose records are on disk, or all when the disk failed."""
@@ -148,6 +155,7 @@ cdef class LoopWaiters:
             self.records.capacity = 0
         if done:
             self.join(group)
+            self.appender.flusher.want(group.end)
         for future in late:
             finish(future, answer)
         return 0
