@@ -387,3 +387,19 @@ def test_last_record_whose_place_another_claims_is_kept() -> None:
     store = place.open()
     assert store.lookup(results[11].physical_offset).body == body_of(11)
     assert place.put(12).physical_offset > results[11].physical_offset
+
+
+# -- what records borrow ---------------------------------------------------------------------------
+
+
+def test_a_call_with_more_hosts_than_are_remembered_gives_each_its_own_message_id() -> None:
+    """The encoder forgets the hosts it knows when they are too many, while records still point to them."""
+    hosts = [(number >> 8, number & 255) for number in range(9000)]
+    with open_store("/store", config=SMALL, storage=MemoryStorage()) as store:
+        messages = [Message("T", b"x", store_host=f"10.1.{high}.{low}:10911") for high, low in hosts]
+        results = store.put_many(messages)
+        del messages
+        [bytes(12) for _ in range(20_000)]  # memory that was given back too early is somebody else's now
+        for (high, low), result in zip(hosts, results, strict=True):
+            assert result.message_id is not None
+            assert result.message_id.startswith(f"0A01{high:02X}{low:02X}00002A9F")

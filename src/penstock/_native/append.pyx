@@ -18,7 +18,7 @@ from penstock._native.endian cimport put32, put64
 from penstock._native.filestate cimport FileState, load_position, state_write, store_position
 from penstock._native.flush cimport FLUSH_FAILED, FLUSH_TIMED_OUT, Flusher
 from penstock._native.mapping cimport Mapping
-from penstock._native.putresult cimport PutResult, PutResults, appended, refused
+from penstock._native.putresult cimport PutResult, PutResults, appended, refused, set_place
 from penstock._native.queue cimport Queue
 from penstock._native.record cimport (
     BLANK_LENGTH, MAGIC_BLANK, REC_OK, SYS_COMMIT, SYS_TRANSACTION, Record, parse_record, penstock_crc_setup, put_crc_property,
@@ -246,6 +246,7 @@ cdef class Appender:
         cdef int code
         cdef int32_t done
         cdef bint system_clock = now < 0
+        cdef PutResult result
         waits[0] = False
         if self.unavailable is not None:
             return refused(SERVICE_NOT_AVAILABLE, self.unavailable)
@@ -259,6 +260,8 @@ cdef class Appender:
             if code != PUT_OK:
                 return refused(code, self.encoder.reason)
             b.records[0].messages = messages
+            # Made now, for it keeps the record's queue and host, which the encoder may forget before they are used.
+            result = appended(&b.records[0])
             if stay and (self.file == NULL or load_position(&self.file.wrote) + b.used + BLANK_LENGTH > self.file.size):
                 return ROLLED
             code = self.append_all(b, now, False, system_clock, locked, &done)
@@ -269,7 +272,8 @@ cdef class Appender:
             if code != PUT_OK:
                 return refused(code, self.why if code == CREATE_MAPPED_FILE_FAILED else "the put lock is held for too long")
             waits[0] = b.records[0].waits
-            return appended(&b.records[0])
+            set_place(result, &b.records[0])
+            return result
         finally:
             self.give_buffer(b)
 
@@ -320,8 +324,10 @@ cdef class Appender:
                         results.order = list(range(index))
                     results.failures[index] = refused(code, self.encoder.reason)
                     results.order.append(-1)
-                elif results.failures is not None:
-                    results.order.append(b.count - 1)
+                else:
+                    results.hold(&b.records[b.count - 1])
+                    if results.failures is not None:
+                        results.order.append(b.count - 1)
                 index += 1
             results.count = index
             if b.count:

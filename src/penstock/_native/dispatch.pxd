@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from penstock._native.index cimport Index
 from penstock._native.queue cimport QueueState
 from penstock._native.record cimport Properties, Record
+from penstock._native.signal cimport Signal
 
 cdef enum:
     WAITING = 64           # entries whose slots are being fetched; a power of two
@@ -72,4 +73,5 @@ cdef class Dispatch:
     cdef void passed(self, int64_t offset, int32_t size, int64_t timestamp) noexcept nogil
     cdef int flush_queues(self) noexcept nogil
     cdef int step(self, const uint8_t* p, int64_t available, int checks) noexcept nogil
+    cdef void gather(self, Signal arrived, int64_t run) noexcept nogil
     cdef int finish(self, int code) noexcept nogil

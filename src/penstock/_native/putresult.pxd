@@ -22,6 +22,9 @@ cdef class PutResults:
     cdef list order               # index -> place in records, only when something was refused
     cdef list alive               # queues and hosts that the records borrow
     cdef int code                 # of everything that was appended
+    cdef void* held_queue         # the last ones that `alive` has got
+    cdef void* held_host
+    cdef int hold(self, const Encoded* e) except -1
     cdef int take(self, Buffer* b, int32_t done) except -1
 
 cdef void set_place(PutResult result, const Encoded* e) noexcept

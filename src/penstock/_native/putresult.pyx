@@ -94,24 +94,25 @@ cdef class PutResults:
     def __dealloc__(self):
         free(self.records)
 
+    cdef int hold(self, const Encoded* e) except -1:
+        """Keep what a record points to: the encoder may forget its queue and its host before the record is appended."""
+        if self.alive is None:
+            self.alive = []
+        if e.queue.owner != self.held_queue:
+            self.held_queue = e.queue.owner
+            self.alive.append(<object> <PyObject*> self.held_queue)
+        if e.store_host != self.held_host:
+            self.held_host = e.store_host
+            self.alive.append(<object> <PyObject*> self.held_host)
+        return 0
+
     cdef int take(self, Buffer* b, int32_t done) except -1:
-        """Copy the records of a buffer, of which the first `done` were appended, and hold what they point to."""
-        cdef void* queue = NULL
-        cdef void* host = NULL
-        cdef int32_t i
+        """Copy the records of a buffer, of which the first `done` were appended."""
         self.records = <Encoded*> malloc(b.count * sizeof(Encoded))
         if self.records == NULL:
             raise MemoryError()
         memcpy(self.records, b.records, b.count * sizeof(Encoded))
         self.appended_count = done
-        self.alive = []  # few distinct ones in a call
-        for i in range(b.count):
-            if b.records[i].queue.owner != queue:
-                queue = b.records[i].queue.owner
-                self.alive.append(<object> <PyObject*> queue)
-            if b.records[i].store_host != host:
-                host = b.records[i].store_host
-                self.alive.append(<object> <PyObject*> host)
         return 0
 
     def __len__(self):
