@@ -41,7 +41,7 @@ class KilledReader(BatchReader):
 class KilledSource(RocketMQSource):
     def reader(self, schema):
         whole = super().reader(schema)
-        return KilledReader(whole._options, whole._columns)
+        return KilledReader(whole._options, whole._columns, whole._schema)
 
 
 spark = session("local[2,3]", config={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
