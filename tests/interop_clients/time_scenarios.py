@@ -63,7 +63,7 @@ def recall(stage: Stage) -> Observed:
     assert bodies(got) == ["kept", "kept too", "later"]
     late = stage.driver.ask("recall", **where, handle=sent[0]["recall_handle"])
     return [
-        (each["error"], each["code"], each["text"].partition("  BROKER")[0]) for each in (wrong, broken, late)
+        (each["error"], each["code"], each["text"].partition("BROKER:")[0]) for each in (wrong, broken, late)
     ]
 
 
