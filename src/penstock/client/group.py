@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -43,7 +44,7 @@ _UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIP
 _MOST_BACK_OFF = 3.0
 
 
-class GroupMember(Generic[M]):
+class GroupMember(ABC, Generic[M]):
     """What consumers have in common: subscriptions, a share of the queues, a pull for each, kept offsets.
 
     A subclass says what happens with messages: ``arrived`` takes what a pull brought, ``released`` hears that
@@ -244,9 +245,9 @@ class GroupMember(Generic[M]):
 
     # -- what a subclass says -----------------------------------------------------------------------------
 
+    @abstractmethod
     def arrived(self, queue: ProcessQueue[M], messages: list[M]) -> None:
         """A pull brought messages; ``queue`` has them already."""
-        raise NotImplementedError
 
     def released(self, queue: ProcessQueue[M]) -> None:
         """A queue is not ours any more; it is dropped already."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
@@ -98,7 +99,7 @@ class Sender:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-class Send:
+class Send(ABC):
     """One send from its first attempt to its end, in the connection's table of calls while it is under way.
 
     While all is well it is the only object of its send beside the future: no task, no timer, no callback.
@@ -142,13 +143,13 @@ class Send:
         self.settled = True
         self.tried: tuple[str, ...] = ()
 
+    @abstractmethod
     def write(self, connection: Connection, template: SendTemplate, opaque: int) -> None:
         """Write the request for the template's queue. What one pass of the loop writes leaves together."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, answer: Command, queue: MessageQueue) -> Any:
         """What the future gets for an answer that means stored."""
-        raise NotImplementedError
 
     # -- leaving ------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ The plain form of filters: what each means can be read here. The broker runs the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ __all__ = ["EvaluationFailed", "Value"]
 Properties = Mapping[str, str]
 
 
-class Expression:
+class Expression(ABC):
     """Anything with a value. ``height`` counts the levels below, ``boolean`` tells that it is a condition."""
 
     __slots__ = ("height", "operands")
@@ -25,9 +26,9 @@ class Expression:
         self.operands = operands
         self.height: int = 1 + max((operand.height for operand in operands), default=0)
 
+    @abstractmethod
     def evaluate(self, properties: Properties) -> Value:
         """The value for a message; EvaluationFailed when there is none."""
-        raise NotImplementedError
 
 
 class Constant(Expression):
@@ -71,8 +72,9 @@ class Condition(Expression):
     __slots__ = ()
     boolean = True
 
+    @abstractmethod
     def evaluate(self, properties: Properties) -> bool | None:
-        raise NotImplementedError
+        """Whether it holds for a message; None when that is unknown."""
 
 
 class Flag(Condition):
