@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,14 +16,14 @@ from penstock.client import ClientSettings, MessageQueue, compression
 from penstock.client.allocation import allocate_averagely
 from penstock.client.errors import BrokerError, SystemBusy, TopicNotExist, refusal
 from penstock.client.offsets import FileOffsets
-from penstock.client.outgoing import BatchBody, SendTemplate, prepare, room_for
+from penstock.client.outgoing import SendTemplate, batch_properties, batch_writer, prepare
 from penstock.client.queuechoice import queue_of_key
 from penstock.client.route import TopicRoute
 from penstock.client.settings import name_servers
 from penstock.client.subscription import Subscription
 from penstock.client.wirejson import decode_any
-from penstock.errors import RemotingError, UsageError
-from penstock.format.batch import decode_client_batch
+from penstock.errors import MessageRejected, RemotingError, UsageError
+from penstock.format.batch import decode_client_batch, join_client_batch
 from penstock.message.properties import parse_properties
 from penstock.remoting import Command
 from penstock.remoting.command import decode
@@ -95,22 +97,82 @@ def test_a_send_frame_carries_the_message(
     assert found == wanted
 
 
-@given(st.lists(st.tuples(st.binary(min_size=1, max_size=50), st.booleans(), st.integers(0, 9)), min_size=1))
-def test_a_batch_carries_its_messages(parts: list[tuple[bytes, bool, int]]) -> None:
-    batch = BatchBody()
+_texts = st.none() | st.text(max_size=5) | st.sampled_from(["t", "a b", "\x01", "x" * 40_000])
+_batched = st.builds(
+    Message,
+    st.just("T"),
+    st.binary(min_size=1, max_size=50) | st.binary(min_size=1, max_size=50).map(bytearray),
+    tags=_texts,
+    keys=_texts,
+    properties=st.none() | st.just({"n": "1"}),
+    unique_key=st.none() | st.just("OWN"),
+    flag=st.sampled_from([0, 1, -(1 << 31), (1 << 31) - 1, 1 << 31]),
+    wait=st.booleans(),
+    raw_properties=st.none() | st.just(b"a\x01b\x02"),
+)
+
+
+@given(st.lists(_batched, min_size=1, max_size=6), st.integers(1, 400))
+def test_the_compiled_batch_writer_makes_what_the_plain_one_makes(messages: list[Message], most: int) -> None:
+    def outcome(join: Callable[[int, list[str]], tuple[bytes, int]]) -> Any:
+        keys = [f"KEY{number}" for number in range(len(messages))]
+        made, first = [], 0
+        try:
+            while first < len(messages):
+                body, first = join(first, keys)
+                made.append((body, first))
+        except (MessageRejected, UnicodeEncodeError, ValueError) as error:
+            return type(error), made
+        return keys, made
+
+    def plain(first: int, keys: list[str]) -> tuple[bytes, int]:
+        return join_client_batch(messages, first, keys, "T", most, batch_properties)
+
+    writer = batch_writer()
+    compiled = outcome(lambda first, keys: writer.join(messages, first, keys, "T", most))
+    assert compiled == outcome(plain)
+
+
+def test_a_batch_carries_its_messages_and_leaves_what_has_no_room() -> None:
     messages = [
-        Message("T", body, tags="t" if tagged else None, properties={"n": "1"} if flag else None, flag=flag)
-        for body, tagged, flag in parts
+        Message("T", b"one", tags="t", keys="k"),
+        Message("T", memoryview(b"two"), properties={"n": "1"}, flag=7),
+        Message("T", b"three", unique_key="OWN"),
     ]
-    for number, message in enumerate(messages):
-        before = batch.size
-        batch.add(message, f"KEY{number}")
-        assert batch.size - before <= room_for(message)
-    body, keys = batch.take()
+    keys = ["A", "B", "C"]
+    writer = batch_writer()
+    body, following = writer.join(messages, 0, keys, "T", 10_000)
     blocks = decode_client_batch(body)
-    assert [(block.body, block.flag) for block in blocks] == [(each.body, each.flag) for each in messages]
-    assert [block.properties["UNIQ_KEY"] for block in blocks] == keys
-    assert [block.properties.get("TAGS") for block in blocks] == [each.tags for each in messages]
+    assert following == 3
+    assert keys == ["A", "B", "OWN"]
+    assert [(block.body, block.flag) for block in blocks] == [(b"one", 0), (b"two", 7), (b"three", 0)]
+    assert [block.properties for block in blocks] == [
+        {"KEYS": "k", "TAGS": "t", "UNIQ_KEY": "A"},
+        {"n": "1", "UNIQ_KEY": "B"},
+        {"UNIQ_KEY": "OWN"},
+    ]
+    first, following = writer.join(messages, 0, keys, "T", len(body) - 1)
+    rest, end = writer.join(messages, following, keys, "T", 1)
+    assert (following, end, first + rest) == (2, 3, body)
+
+
+@pytest.mark.parametrize(
+    ("message", "refusal"),
+    [
+        (Message("T", b""), MessageRejected),
+        (Message("T", b"x", delay_level=1), MessageRejected),
+        (Message("other", b"x"), UsageError),
+        (Message("T", b"x", flag=1 << 31), ValueError),
+    ],
+)
+def test_a_batch_refuses_what_it_cannot_carry(message: Message, refusal: type[Exception]) -> None:
+    writer = batch_writer()
+    with pytest.raises(refusal):
+        writer.join([Message("T", b"before"), message], 0, ["A", "B"], "T", 10_000)
+    with pytest.raises(ValueError):
+        writer.join([message], 1, ["A"], "T", 10_000)
+    with pytest.raises(ValueError):
+        writer.join([message, message], 0, ["A"], "T", 10_000)
 
 
 def test_bodies_are_inflated_by_their_flags() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 from penstock._native.encode import Encoder
 from penstock._native.flush import Flusher
 from penstock._native.mapping import Mapping
+from penstock._native.putresult import PutResults
 from penstock._native.queue import Queue
 from penstock._native.signal import Signal
 
@@ -47,6 +48,7 @@ class Appender:
         wait: bool = True,
         whole: bool = False,
     ) -> Any: ...
+    def put_batch(self, message: Any, body: Any, now: int = -1, wait: bool = True) -> PutResults: ...
     def put_records(
         self, records: Any, slots: Any, queues: list[Queue], now: int = -1
     ) -> tuple[int, str | None]: ...

@@ -4,18 +4,20 @@ What the lock guards is one function that neither needs the interpreter nor can 
 and waiting for the disk happen outside of it.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
+from penstock._native.batchbody cimport next_item
 from penstock._native.encode cimport (
     CREATE_MAPPED_FILE_FAILED, FLUSH_DISK_TIMEOUT, MESSAGE_ILLEGAL, NEED_HOOK, NEED_ROLL, OS_PAGE_CACHE_BUSY, PUT_OK,
-    SERVICE_NOT_AVAILABLE, UNKNOWN_ERROR, Buffer, Encoded, Encoder, buffer_reserve,
+    SERVICE_NOT_AVAILABLE, UNKNOWN_ERROR, Buffer, Encoded, Encoder, Item, buffer_reserve,
 )
 from penstock._native.encode import STATUSES
 from penstock._native.endian cimport put32, put64
-from penstock._native.filestate cimport FileState, load_position, state_write, store_position
+from penstock._native.filestate cimport FileState, claim, load_position, state_write, store_position
 from penstock._native.flush cimport FLUSH_FAILED, FLUSH_TIMED_OUT, Flusher
 from penstock._native.mapping cimport Mapping
 from penstock._native.putresult cimport PutResult, PutResults, appended, refused, set_place
@@ -52,6 +54,8 @@ cdef inline int place(int mode, FileState* f, int64_t position, const uint8_t* d
         memcpy(f.write_buffer + position, data, n)
         return 0
     if mode == MODE_MAPPED and f.write_error == 0 and (n < LONG_WRITE or f.fd < 0):
+        claim(f, position + n)
+        f.stored = 1
         memcpy(f.base + position, data, n)
         return 0
     return state_write(f, position, data, n)
@@ -303,57 +307,97 @@ cdef class Appender:
         cdef PutResults results = PutResults.__new__(PutResults)
         cdef Buffer* b
         cdef int code
-        cdef int32_t done = 0, i
-        cdef bint system_clock = now < 0, waits = False
-        cdef Py_ssize_t index = 0
+        cdef int64_t encoded_at = now if now >= 0 else wall_ms()
         if self.unavailable is not None:
-            results.count = len(messages)
-            results.failures = {i: refused(SERVICE_NOT_AVAILABLE, self.unavailable) for i in range(results.count)}
+            self.refuse_all(results, len(messages))
             return results
-        if system_clock:
-            now = wall_ms()
         b = self.take_buffer()
         try:
             for message in messages:
-                code = self.encoder.encode(message, b, now, hooked)
+                code = self.encoder.encode(message, b, encoded_at, hooked)
                 if code == NEED_HOOK:
                     return HOOK
-                if code != PUT_OK:
-                    if results.failures is None:
-                        results.failures = {}
-                        results.order = list(range(index))
-                    results.failures[index] = refused(code, self.encoder.reason)
-                    results.order.append(-1)
-                else:
-                    results.hold(&b.records[b.count - 1])
-                    if results.failures is not None:
-                        results.order.append(b.count - 1)
-                index += 1
-            results.count = index
-            if b.count:
-                if whole and b.used + BLANK_LENGTH > self.encoder.max_record_size:
-                    code = MESSAGE_ILLEGAL
-                else:
-                    code = self.append_all(b, now, whole, system_clock, False, &done)
-                if code < 0 and done == 0:
-                    raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
-                results.take(b, done)
-                for i in range(done):
-                    waits = waits or b.records[i].waits
-                if code != PUT_OK and done < b.count:
-                    # What was appended is stored; the rest is not, and its results say so.
-                    if results.failures is None:
-                        results.failures = {}
-                        results.order = list(range(index))
-                    reason = self.why if code == CREATE_MAPPED_FILE_FAILED else f"not appended, code {code}"
-                    for place in range(index):
-                        if results.order[place] >= done:
-                            results.failures[place] = refused(code if code > 0 else UNKNOWN_ERROR, reason)
+                self.note(results, b, code)
+            self.append_noted(results, b, now, wait, whole)
         finally:
             self.give_buffer(b)
+        return results
+
+    def put_batch(self, object message not None, object body not None, int64_t now=-1, bint wait=True):
+        """As `put_many` of a client's batch, all in one file and without hooks, from the bytes of its body.
+
+        Its messages have their own flags, bodies and properties; everything else is that of `message`. ValueError, and
+        nothing stored, when a length leads out of the body.
+        """
+        cdef PutResults results = PutResults.__new__(PutResults)
+        cdef Buffer* b
+        cdef Py_buffer view
+        cdef Item item
+        cdef Py_ssize_t count = 0
+        cdef int64_t at = 0, encoded_at = now if now >= 0 else wall_ms()
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        b = NULL
+        try:
+            if self.unavailable is not None:
+                while next_item(<const uint8_t*> view.buf, &at, view.len, &item):
+                    count += 1
+                self.refuse_all(results, count)
+                return results
+            b = self.take_buffer()
+            while next_item(<const uint8_t*> view.buf, &at, view.len, &item):
+                self.note(results, b, self.encoder.encode_item(message, &item, b, encoded_at))
+            self.append_noted(results, b, now, wait, True)
+        finally:
+            PyBuffer_Release(&view)
+            if b != NULL:
+                self.give_buffer(b)
+        return results
+
+    cdef int refuse_all(self, PutResults results, Py_ssize_t count) except -1:
+        cdef Py_ssize_t place
+        results.count = count
+        for place in range(count):
+            results.fail(place, refused(SERVICE_NOT_AVAILABLE, self.unavailable))
+        return 0
+
+    cdef int note(self, PutResults results, Buffer* b, int code) except -1:
+        """Count a message that was encoded or refused."""
+        if code == PUT_OK:
+            results.hold(&b.records[b.count - 1])
+            if results.failures is not None:
+                results.order.append(b.count - 1)
+        else:
+            results.fail(results.count, refused(code, self.encoder.reason))
+            results.order.append(-1)
+        results.count += 1
+        return 0
+
+    cdef int append_noted(self, PutResults results, Buffer* b, int64_t now, bint wait, bint whole) except -1:
+        """Append what was encoded, and wait for the disk where that is asked for."""
+        cdef int code
+        cdef int32_t done = 0, i
+        cdef Py_ssize_t place
+        cdef bint system_clock = now < 0, waits = False
+        if b.count == 0:
+            return 0
+        if whole and b.used + BLANK_LENGTH > self.encoder.max_record_size:
+            code = MESSAGE_ILLEGAL
+        else:
+            code = self.append_all(b, wall_ms() if system_clock else now, whole, system_clock, False, &done)
+        if code < 0 and done == 0:
+            raise OSError(-code, "write to the commit log failed", self.mapping.path if self.mapping is not None else None)
+        results.take(b, done)
+        for i in range(done):
+            waits = waits or b.records[i].waits
+        if code != PUT_OK and done < b.count:
+            # What was appended is stored; the rest is not, and its results say so.
+            reason = self.why if code == CREATE_MAPPED_FILE_FAILED else f"not appended, code {code}"
+            for place in range(results.count):
+                if (place if results.order is None else <Py_ssize_t> results.order[place]) >= done:
+                    results.fail(place, refused(code if code > 0 else UNKNOWN_ERROR, reason))
         if self.sync and waits and wait and done:
             results.code = self.wait_disk(results.end_offset)
-        return results
+        return 0
 
     def put_records(self, uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None, int64_t now=-1):
         """Append records that are whole but for queue offset, physical offset and store time, as put_many would.

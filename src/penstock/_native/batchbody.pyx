@@ -1,45 +1,233 @@
-"""The body of a client's batch, taken apart in one pass. Plain twin: format.batch.decode_client_batch."""
+"""The body of a client's batch, taken apart and made in one pass. Plain twins in format.batch: decode_client_batch, join_client_batch."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
-from penstock._native.endian cimport get16, get32
+from penstock._native.encode cimport (
+    F_BODY, F_DELAY_LEVEL, F_FLAG, F_KEYS, F_PROPERTIES, F_RAW, F_TAGS, F_TOPIC, F_UNIQUE_KEY, F_WAIT, FIELD_COUNT, Item, field, find_slots,
+    plain,
+)
+from penstock._native.endian cimport get16, get32, put16, put32
+from penstock._native.record cimport PROPERTIES_LIMIT
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    bint PyUnicode_CheckExact(object o)
 
 cdef enum:
     HEAD = 20
+    KEPT_BYTES = 1 << 20  # one large batch must not keep its buffer for ever
+
+
+cdef bint next_item(const uint8_t* p, int64_t* at, int64_t end, Item* item) except -1:
+    """The message at `at` of a batch that ends at `end`, and where the next one starts; False at the end.
+
+    ValueError when a length leads out of the batch. A message's own total size is ignored, as RocketMQ does: body and
+    property lengths say where the next one starts.
+    """
+    cdef int64_t start, stop, length, properties
+    if at[0] >= end:
+        return False
+    if end - at[0] < HEAD + 2:
+        raise ValueError(f"{end - at[0]} bytes are left, too few for a message")
+    length = get32(p + at[0] + 16)
+    start = at[0] + HEAD
+    if length < 0 or start + length + 2 > end:
+        raise ValueError(f"a body of {length} bytes with {end - start} left")
+    properties = get16(p + start + length)
+    stop = start + length + 2 + properties
+    if properties < 0 or stop > end:
+        raise ValueError(f"properties of {properties} bytes with {end - start - length - 2} left")
+    item.flag = get32(p + at[0] + 12)
+    item.body = p + start
+    item.body_length = length
+    item.properties = p + start + length + 2
+    item.properties_length = properties
+    at[0] = stop
+    return True
 
 
 def split_batch(object body not None):
-    """(flag, body, property bytes) of each message, copied. ValueError when a length leads out of the batch.
-
-    A message's own total size is ignored, as RocketMQ does: body and property lengths say where the next one starts.
-    """
+    """(flag, body, property bytes) of each message, copied. ValueError when a length leads out of the batch."""
     cdef Py_buffer view
-    cdef const uint8_t* p
-    cdef int64_t at = 0, end, start, stop, length, properties
+    cdef int64_t at = 0
+    cdef Item item
     cdef list found = []
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
-        p = <const uint8_t*> view.buf
-        end = view.len
-        while at < end:
-            if end - at < HEAD + 2:
-                raise ValueError(f"{end - at} bytes are left, too few for a message")
-            length = get32(p + at + 16)
-            start = at + HEAD
-            if length < 0 or start + length + 2 > end:
-                raise ValueError(f"a body of {length} bytes with {end - start} left")
-            properties = get16(p + start + length)
-            stop = start + length + 2 + properties
-            if properties < 0 or stop > end:
-                raise ValueError(f"properties of {properties} bytes with {end - start - length - 2} left")
+        while next_item(<const uint8_t*> view.buf, &at, view.len, &item):
             found.append((
-                get32(p + at + 12),
-                PyBytes_FromStringAndSize(<const char*> p + start, length),
-                PyBytes_FromStringAndSize(<const char*> p + start + length + 2, properties),
+                item.flag,
+                PyBytes_FromStringAndSize(<const char*> item.body, item.body_length),
+                PyBytes_FromStringAndSize(<const char*> item.properties, item.properties_length),
             ))
-            at = stop
     finally:
         PyBuffer_Release(&view)
     return found
+
+
+cdef struct Entry:  # of a property string
+    const char* name
+    Py_ssize_t name_length
+    const char* value
+    Py_ssize_t length
+
+
+@cython.final
+cdef class BatchWriter:
+    """Makes batch bodies from messages. For one thread: `describe` lets others run in the middle of a body, and must not come back here."""
+
+    cdef object message_type
+    cdef object describe
+    cdef Py_ssize_t slots[FIELD_COUNT]
+    cdef uint8_t* data
+    cdef Py_ssize_t used, capacity
+
+    def __cinit__(self, object message_type not None, object describe not None):
+        """`describe(message, topic, key)` gives property bytes and unique key of any message, or raises what stands against it."""
+        find_slots(message_type, self.slots)
+        self.message_type = message_type
+        self.describe = describe
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def join(self, list messages not None, Py_ssize_t first, list keys not None, object topic, Py_ssize_t most):
+        """(body, index of the next message): as many from `first` on as stay within `most` bytes, one at least.
+
+        `keys` has a unique key for each message; that of a message with its own is put in its place.
+        """
+        cdef Py_ssize_t index = first, before
+        cdef bytes body
+        if first < 0 or first >= len(messages) or len(keys) != len(messages):
+            raise ValueError(f"message {first} of {len(messages)}, with {len(keys)} keys")
+        self.used = 0
+        try:
+            while index < len(messages):
+                before = self.used
+                if not self.add_plain(messages[index], topic, keys[index]):
+                    self.add_described(messages, index, keys, topic)
+                if self.used > most and before:
+                    self.used = before
+                    break
+                index += 1
+            body = PyBytes_FromStringAndSize(<const char*> self.data, self.used)
+        finally:
+            if self.capacity > KEPT_BYTES:
+                free(self.data)
+                self.data = NULL
+                self.capacity = 0
+        return body, index
+
+    cdef uint8_t* room(self, Py_ssize_t more) except NULL:
+        """Where the next `more` bytes go."""
+        cdef void* grown
+        cdef Py_ssize_t wanted
+        if self.used + more > self.capacity:
+            wanted = (self.used + more) * 2
+            grown = realloc(self.data, wanted)
+            if grown == NULL:
+                raise MemoryError
+            self.data = <uint8_t*> grown
+            self.capacity = wanted
+        return self.data + self.used
+
+    cdef uint8_t* start(self, object flag, const char* body, Py_ssize_t body_length, Py_ssize_t properties_length) except NULL:
+        """Write a message up to its properties; where those go."""
+        cdef Py_ssize_t size = HEAD + body_length + 2 + properties_length
+        cdef uint8_t* p
+        if not -0x80000000 <= flag <= 0x7FFFFFFF or size > 0x7FFFFFFF:
+            raise ValueError(f"a message with flag {flag} and {size} bytes")
+        p = self.room(size)
+        put32(p, <int32_t> size)
+        put32(p + 4, 0)
+        put32(p + 8, 0)
+        put32(p + 12, <int32_t> flag)
+        put32(p + 16, <int32_t> body_length)
+        memcpy(p + HEAD, body, body_length)
+        put16(p + HEAD + body_length, <int32_t> properties_length)
+        self.used += size
+        return p + HEAD + body_length + 2
+
+    cdef bint add_plain(self, object message, object topic, object key) except -1:
+        """Append what nearly every message is; False, and nothing appended, for any other."""
+        cdef Py_ssize_t* slots = self.slots
+        cdef Entry entries[3]
+        cdef int count = 0, i
+        cdef Py_ssize_t size = 0
+        cdef uint8_t* p
+        if type(message) is not self.message_type:
+            return False
+        body, own_topic, delay, wait = (
+            field(message, slots[F_BODY]), field(message, slots[F_TOPIC]), field(message, slots[F_DELAY_LEVEL]), field(message, slots[F_WAIT]),
+        )
+        if not PyBytes_CheckExact(body) or PyBytes_GET_SIZE(body) == 0 or (own_topic is not topic and own_topic != topic):
+            return False
+        if delay != 0 or wait is not True:
+            return False
+        if (
+            field(message, slots[F_PROPERTIES]) is not None
+            or field(message, slots[F_UNIQUE_KEY]) is not None
+            or field(message, slots[F_RAW]) is not None
+        ):
+            return False
+        if not (
+            add_entry(entries, &count, b"KEYS", 4, field(message, slots[F_KEYS]))
+            and add_entry(entries, &count, b"TAGS", 4, field(message, slots[F_TAGS]))
+            and add_entry(entries, &count, b"UNIQ_KEY", 8, key)
+        ):
+            return False
+        for i in range(count):
+            size += entries[i].name_length + entries[i].length + 2
+        if size > PROPERTIES_LIMIT:
+            return False
+        p = self.start(field(message, slots[F_FLAG]), PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), size)
+        for i in range(count):
+            memcpy(p, entries[i].name, entries[i].name_length)
+            p += entries[i].name_length
+            p[0] = 1
+            memcpy(p + 1, entries[i].value, entries[i].length)
+            p += entries[i].length + 1
+            p[0] = 2
+            p += 1
+        return True
+
+    cdef int add_described(self, list messages, Py_ssize_t index, list keys, object topic) except -1:
+        cdef bytes properties
+        cdef Py_buffer view
+        message = messages[index]
+        properties, key = self.describe(message, topic, keys[index])
+        if PyBytes_GET_SIZE(properties) > PROPERTIES_LIMIT:
+            raise ValueError(f"the properties have {len(properties)} bytes")
+        PyObject_GetBuffer(message.body, &view, PyBUF_SIMPLE)
+        try:
+            memcpy(
+                self.start(message.flag, <const char*> view.buf, view.len, PyBytes_GET_SIZE(properties)),
+                PyBytes_AS_STRING(properties),
+                PyBytes_GET_SIZE(properties),
+            )
+        finally:
+            PyBuffer_Release(&view)
+        keys[index] = key
+        return 0
+
+
+cdef bint add_entry(Entry* entries, int* count, const char* name, Py_ssize_t name_length, object text) except -1:
+    """Add a property unless it is missing or empty; False for what can't be one as it is."""
+    cdef Entry* entry = entries + count[0]
+    if text is None:
+        return True
+    if not PyUnicode_CheckExact(text):
+        return False
+    entry.value = PyUnicode_AsUTF8AndSize(text, &entry.length)
+    if not plain(<const uint8_t*> entry.value, entry.length):
+        return False
+    if entry.length:
+        entry.name = name
+        entry.name_length = name_length
+        count[0] += 1
+    return True

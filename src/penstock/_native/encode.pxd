@@ -1,4 +1,5 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from penstock._native.queue cimport Queue, QueueState
 
@@ -15,6 +16,50 @@ cdef enum:  # what became of a message; the first ones are PutMessageStatus name
     NEED_HOOK = 32
     NEED_ROLL = 33
     NEED_LOCK = 34
+
+cdef enum:  # the fields of a message, in the order of FIELDS
+    F_TOPIC = 0
+    F_BODY = 1
+    F_TAGS = 2
+    F_KEYS = 3
+    F_QUEUE_ID = 4
+    F_PROPERTIES = 5
+    F_UNIQUE_KEY = 6
+    F_FLAG = 7
+    F_SYS_FLAG = 8
+    F_BORN_TIMESTAMP = 9
+    F_BORN_HOST = 10
+    F_STORE_HOST = 11
+    F_RECONSUME = 12
+    F_PREPARED = 13
+    F_DELAY_LEVEL = 14
+    F_WAIT = 15
+    F_RAW = 16
+    FIELD_COUNT = 17
+
+cdef int find_slots(object message_type, Py_ssize_t* slots) except -1
+
+cdef inline object field(object message, Py_ssize_t slot):
+    cdef PyObject* value = (<PyObject**> (<char*> <PyObject*> message + slot))[0]
+    return <object> value if value != NULL else None
+
+cdef inline bint plain(const uint8_t* p, Py_ssize_t n) noexcept nogil:
+    """True if text has neither of the two separators of the property string."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        if p[i] == 1 or p[i] == 2:
+            return False
+    return True
+
+cdef inline uint8_t* put_hex(uint8_t* p, uint32_t value, int digits) noexcept nogil:
+    """Upper-case digits; where the next ones go."""
+    cdef int i
+    cdef uint32_t digit
+    for i in range(digits):
+        digit = value & 15
+        p[digits - 1 - i] = <uint8_t> (48 + digit if digit < 10 else 55 + digit)
+        value >>= 4
+    return p + digits
 
 cdef struct Encoded:
     int64_t at               # in the buffer
@@ -38,11 +83,18 @@ cdef struct Buffer:
     int32_t record_capacity
     Buffer* next
 
+cdef struct Item:  # a message of a client's batch, where it lies
+    int32_t flag
+    const uint8_t* body
+    int64_t body_length
+    const uint8_t* properties
+    int64_t properties_length
+
 cdef bint buffer_reserve(Buffer* b, int64_t more) noexcept nogil
 
 cdef class Encoder:
     cdef object message_type
-    cdef Py_ssize_t slots[17]
+    cdef Py_ssize_t slots[FIELD_COUNT]
     cdef object find_queue            # (topic, queue id) -> Queue, or None for an illegal name
     cdef object parse_host
     cdef dict topics                  # topic -> [Queue or None by queue id]
@@ -68,6 +120,11 @@ cdef class Encoder:
     cdef int refuse(self, int status, str reason) except -1
     cdef bint skips(self, object name, bint tags, bint keys, bint unique, bint no_wait, int64_t delay)
     cdef int encode(self, object message, Buffer* b, int64_t now, bint hooked) except -1
+    cdef int encode_item(self, object message, const Item* item, Buffer* b, int64_t now) except -1
+    cdef Queue queue_of(self, object message)
+    cdef int encode_checked(
+        self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, const Item* item, Buffer* b, int64_t now
+    ) except -1
     cdef int encode_fields(
-        self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, Buffer* b, int64_t now
+        self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, const Item* item, Buffer* b, int64_t now
     ) except -1

@@ -44,28 +44,8 @@ FIELDS = (
     "store_host", "reconsume_times", "prepared_transaction_offset", "delay_level", "wait", "raw_properties",
 )
 
-cdef enum:
-    F_TOPIC = 0
-    F_BODY = 1
-    F_TAGS = 2
-    F_KEYS = 3
-    F_QUEUE_ID = 4
-    F_PROPERTIES = 5
-    F_UNIQUE_KEY = 6
-    F_FLAG = 7
-    F_SYS_FLAG = 8
-    F_BORN_TIMESTAMP = 9
-    F_BORN_HOST = 10
-    F_STORE_HOST = 11
-    F_RECONSUME = 12
-    F_PREPARED = 13
-    F_DELAY_LEVEL = 14
-    F_WAIT = 15
-    F_RAW = 16
-
 cdef str KEYS = "KEYS", TAGS = "TAGS", UNIQ_KEY = "UNIQ_KEY", WAIT = "WAIT", DELAY = "DELAY", CRC32 = "__CRC32#"
 cdef str TRANSIENT = "__RMQ.TRANSIENT."
-cdef const char* HEX = b"0123456789ABCDEF"
 
 
 cdef bint buffer_reserve(Buffer* b, int64_t more) noexcept nogil:
@@ -89,26 +69,15 @@ cdef bint buffer_reserve(Buffer* b, int64_t more) noexcept nogil:
     return True
 
 
-cdef inline bint plain(const uint8_t* p, Py_ssize_t n) noexcept nogil:
-    """True if text has neither of the two separators of the property string."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        if p[i] == 1 or p[i] == 2:
-            return False
-    return True
-
-
-cdef inline uint8_t* put_hex(uint8_t* p, uint32_t value, int digits) noexcept nogil:
+cdef int find_slots(object message_type, Py_ssize_t* slots) except -1:
+    """Where the fields lie in an object of exactly this type."""
     cdef int i
-    for i in range(digits):
-        p[digits - 1 - i] = HEX[value & 15]
-        value >>= 4
-    return p + digits
-
-
-cdef inline object field(object message, Py_ssize_t slot):
-    cdef PyObject* value = (<PyObject**> (<char*> <PyObject*> message + slot))[0]
-    return <object> value if value != NULL else None
+    for i in range(FIELD_COUNT):
+        member = getattr(message_type, FIELDS[i])
+        if type(member).__name__ != "member_descriptor":
+            raise TypeError(f"{message_type!r} has no plain field {FIELDS[i]}")
+        slots[i] = (<PyMemberDescrObject*> <PyObject*> member).d_member.offset
+    return 0
 
 
 cdef struct Text:
@@ -124,13 +93,8 @@ cdef class Encoder:
         int64_t max_message_size, bytes unique_prefix not None,
     ):
         """`unique_prefix`: address, process and class part of unique ids, 10 or 22 bytes (spec 4.2)."""
-        cdef int i
         cdef bytes prefix = unique_prefix.hex().upper().encode()
-        for i in range(17):
-            member = getattr(message_type, FIELDS[i])
-            if type(member).__name__ != "member_descriptor":
-                raise TypeError(f"{message_type!r} has no plain field {FIELDS[i]}")
-            self.slots[i] = (<PyMemberDescrObject*> <PyObject*> member).d_member.offset
+        find_slots(message_type, self.slots)
         self.message_type = message_type
         self.find_queue = find_queue
         self.parse_host = parse_host
@@ -207,7 +171,7 @@ cdef class Encoder:
 
     cdef int encode(self, object message, Buffer* b, int64_t now, bint hooked) except -1:
         """Append one encoded record to `b`; a status other than PUT_OK leaves it as it was."""
-        cdef object topic, body, value, properties, raw
+        cdef object body
         cdef Queue queue
         cdef Py_buffer view
         cdef const uint8_t* body_at
@@ -219,13 +183,7 @@ cdef class Encoder:
             if field(message, self.slots[F_DELAY_LEVEL]) != 0 or field(message, self.slots[F_PROPERTIES]) is not None \
                     or field(message, self.slots[F_RAW]) is not None or field(message, self.slots[F_SYS_FLAG]) != 0:
                 return NEED_HOOK
-        topic = field(message, self.slots[F_TOPIC])
-        if not PyUnicode_Check(topic):
-            return self.refuse(MESSAGE_ILLEGAL, "the topic is no text")
-        try:
-            queue = self.queue(topic, field(message, self.slots[F_QUEUE_ID]))
-        except (UnicodeEncodeError, OverflowError):
-            queue = None
+        queue = self.queue_of(message)
         if queue is None:
             return self.refuse(MESSAGE_ILLEGAL, "topic or queue id is not allowed")
         body = field(message, self.slots[F_BODY])
@@ -240,19 +198,45 @@ cdef class Encoder:
         else:
             return self.refuse(MESSAGE_ILLEGAL, "the body is no bytes")
         try:
-            if body_length > self.max_message_size:
-                return self.refuse(MESSAGE_ILLEGAL, f"the body has {body_length} bytes, the limit is {self.max_message_size}")
-            return self.encode_fields(message, queue, body_at, body_length, b, now)
-        except UnicodeEncodeError:
-            return self.refuse(MESSAGE_ILLEGAL, "a text field is no Unicode text")
-        except (OverflowError, TypeError) as error:
-            return self.refuse(MESSAGE_ILLEGAL, f"a field is of the wrong kind: {error}")
+            return self.encode_checked(message, queue, body_at, body_length, NULL, b, now)
         finally:
             if viewed:
                 PyBuffer_Release(&view)
 
+    cdef int encode_item(self, object message, const Item* item, Buffer* b, int64_t now) except -1:
+        """As `encode`, hooks aside, for a message of a batch: flag, body and properties are its own, the rest is that of `message`."""
+        cdef Queue queue
+        if <object> Py_TYPE(message) is not self.message_type:
+            raise TypeError(f"a {self.message_type.__name__} is needed, not {type(message).__name__}")
+        queue = self.queue_of(message)
+        if queue is None:
+            return self.refuse(MESSAGE_ILLEGAL, "topic or queue id is not allowed")
+        return self.encode_checked(message, queue, item.body, item.body_length, item, b, now)
+
+    cdef Queue queue_of(self, object message):
+        """The queue of a message; None when there can't be one."""
+        cdef object topic = field(message, self.slots[F_TOPIC])
+        if not PyUnicode_Check(topic):
+            return None
+        try:
+            return self.queue(topic, field(message, self.slots[F_QUEUE_ID]))
+        except (UnicodeEncodeError, OverflowError):
+            return None
+
+    cdef int encode_checked(
+        self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, const Item* item, Buffer* b, int64_t now
+    ) except -1:
+        if body_length > self.max_message_size:
+            return self.refuse(MESSAGE_ILLEGAL, f"the body has {body_length} bytes, the limit is {self.max_message_size}")
+        try:
+            return self.encode_fields(message, queue, body_at, body_length, item, b, now)
+        except UnicodeEncodeError:
+            return self.refuse(MESSAGE_ILLEGAL, "a text field is no Unicode text")
+        except (OverflowError, TypeError) as error:
+            return self.refuse(MESSAGE_ILLEGAL, f"a field is of the wrong kind: {error}")
+
     cdef int encode_fields(
-        self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, Buffer* b, int64_t now
+        self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, const Item* item, Buffer* b, int64_t now
     ) except -1:
         cdef Text tags, keys, unique, name, text
         cdef bytes born, stored
@@ -267,16 +251,22 @@ cdef class Encoder:
         cdef uint8_t* p
         cdef uint8_t* start
         cdef int64_t delay = 0
+        cdef const uint8_t* raw_at = NULL
+        cdef int64_t raw_length = 0
         tags.at = keys.at = unique.at = NULL
-        raw = field(message, self.slots[F_RAW])
+        raw = field(message, self.slots[F_RAW]) if item == NULL else None
         properties = None
         value = field(message, self.slots[F_WAIT])
         no_wait = value is not True and not value
-        if raw is not None:
-            length = len(raw)
+        if item != NULL:
+            raw_at, raw_length = item.properties, item.properties_length
+        elif raw is not None:
             if not isinstance(raw, bytes):
                 return self.refuse(MESSAGE_ILLEGAL, "raw properties are no bytes")
-            if self.property_crc and length and (<const uint8_t*> <const char*> <bytes> raw)[length - 1] != 2:
+            raw_at, raw_length = <const uint8_t*> <const char*> <bytes> raw, len(raw)
+        if raw_at != NULL:
+            length = raw_length
+            if self.property_crc and length and raw_at[length - 1] != 2:
                 length += 1
         else:
             properties = field(message, self.slots[F_PROPERTIES])
@@ -357,7 +347,7 @@ cdef class Encoder:
         put32(p + 4, MAGIC_V1 if topic_length < 128 else MAGIC_V2)
         put32(p + 8, <int32_t> (penstock_crc32(body_at, body_length) & 0x7FFFFFFF) if body_length else 0)
         put32(p + 12, queue.state.queue_id)
-        put32(p + 16, <int32_t> <int64_t> field(message, self.slots[F_FLAG]))
+        put32(p + 16, item.flag if item != NULL else <int32_t> <int64_t> field(message, self.slots[F_FLAG]))
         put64(p + 20, 0)
         put64(p + 28, 0)
         put32(p + 36, <int32_t> sys_flag)
@@ -387,10 +377,10 @@ cdef class Encoder:
         p += topic_length
         put16(p, <int16_t> length)
         p += 2
-        if raw is not None:
-            memcpy(p, <const char*> <bytes> raw, len(raw))
-            p += len(raw)
-            if self.property_crc and len(raw) and (p - 1)[0] != 2:
+        if raw_at != NULL:
+            memcpy(p, raw_at, raw_length)
+            p += raw_length
+            if self.property_crc and raw_length and (p - 1)[0] != 2:
                 p[0] = 2
                 p += 1
         else:

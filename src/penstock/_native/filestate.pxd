@@ -7,6 +7,9 @@ from libc.stdint cimport int64_t, uint8_t
 cdef extern from "mapping_os.h" nogil:
     int64_t penstock_load(const int64_t* place) noexcept
     void penstock_store(int64_t* place, int64_t value) noexcept
+    int64_t penstock_look(const int64_t* place) noexcept
+    void penstock_say(int64_t* place, int64_t value) noexcept
+    void penstock_yield() noexcept
 
 
 cdef struct FileState:
@@ -25,6 +28,9 @@ cdef struct FileState:
     int64_t write_error_times    # how often the injected error comes, 0: always
     int64_t sync_error_times
     int committing               # held while the write buffer is read or taken away
+    int64_t claimed              # writers write, or wrote, before it
+    int64_t zeroing              # zeros are being written from one byte before it on; 0: nowhere
+    int stored                   # something was stored through the mapping since its pages were made ready
 
 
 cdef inline int64_t load_position(const int64_t* place) noexcept nogil:
@@ -42,7 +48,20 @@ cdef inline int64_t read_position(FileState* state) noexcept nogil:
     return penstock_load(&state.wrote)
 
 
+cdef inline void claim(FileState* state, int64_t end) noexcept nogil:
+    """To be called before bytes up to `end` are written: who prepares pages writes no zeros there from now on."""
+    cdef int64_t zeroing
+    if end > state.claimed:
+        penstock_say(&state.claimed, end)
+    while True:
+        zeroing = penstock_look(&state.zeroing)
+        if zeroing == 0 or zeroing > end:
+            return
+        penstock_yield()
+
+
 cdef int state_write(FileState* state, int64_t position, const uint8_t* data, int64_t n) noexcept nogil
+cdef int state_write_ahead(FileState* state, int64_t position, int64_t end) noexcept nogil
 cdef int state_sync(FileState* state) noexcept nogil
 cdef int state_commit(FileState* state) noexcept nogil
 cdef int state_sync_for_good(FileState* state) noexcept nogil

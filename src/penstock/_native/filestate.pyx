@@ -14,6 +14,14 @@ cdef extern from "mapping_os.h" nogil:
     void penstock_unlock(int* lock) noexcept
     int penstock_write_all(int fd, const uint8_t* data, int64_t count, int64_t position) noexcept
     int penstock_sync(int fd, void* base, int64_t size) noexcept
+    int penstock_populate(uint8_t* base, int64_t begin, int64_t end) noexcept
+    bint penstock_unwritten(int fd, int64_t begin, int64_t end) noexcept
+
+cdef enum:
+    PAGE = 4096
+    PIECE = 65536
+
+cdef uint8_t[PIECE] _zeros
 
 
 cdef int state_injected(int* error, int64_t* times) noexcept nogil:
@@ -36,10 +44,44 @@ cdef int state_write(FileState* state, int64_t position, const uint8_t* data, in
     failed = state_injected(&state.write_error, &state.write_error_times)
     if failed:
         return -failed
+    claim(state, position + n)
     if state.fd >= 0:
         return penstock_write_all(state.fd, data, n, position)
     memcpy(state.base + position, data, n)
     return 0
+
+
+cdef int state_write_ahead(FileState* state, int64_t position, int64_t end) noexcept nogil:
+    """Have the blocks of [position, end) written as soon as they are synced, changing no byte: 0, or -errno.
+
+    Blocks that never were written get zeros, in pieces that the system keeps as one and later writes and syncs cheaply;
+    others have their pages made dirty. A writer may run beside it: a piece is claimed before it is looked at, and left alone
+    when the writer has come so far.
+    """
+    cdef int64_t at = position, stop, reached
+    cdef int result = 0
+    while at < end and result == 0:
+        reached = max(penstock_look(&state.claimed), load_position(&state.wrote))
+        stop = min(end, (at // PIECE + 1) * PIECE)
+        if at % PAGE or reached > at:
+            # The page where the writer is; those before it are written already.
+            at = max(at, min(reached, end))
+            stop = min(end, (at + PAGE - 1) // PAGE * PAGE)
+            result = penstock_populate(state.base, at, stop)
+            at = stop
+            continue
+        penstock_say(&state.zeroing, at + 1)
+        if penstock_look(&state.claimed) > at or load_position(&state.wrote) > at:
+            penstock_say(&state.zeroing, 0)
+            continue
+        if penstock_unwritten(state.fd, at, stop):
+            result = penstock_write_all(state.fd, _zeros, stop - at, at)
+            penstock_say(&state.zeroing, 0)
+        else:
+            penstock_say(&state.zeroing, 0)
+            result = penstock_populate(state.base, at, stop)
+        at = stop
+    return result
 
 
 cdef int state_sync_for_good(FileState* state) noexcept nogil:
@@ -91,6 +133,7 @@ cdef class StatedFile:
         self.state.base = NULL
         self.state.write_buffer = NULL
         self.state.fd = -1
+        self.state.stored = 1  # nobody knows yet how it is written
         self.path = ""
 
     @property

@@ -16,7 +16,8 @@ from libc.string cimport memcpy, memset
 from posix.unistd cimport close as posix_close
 
 from penstock._native.filestate cimport (
-    StatedFile, load_position, state_commit, state_injected, state_sync, state_sync_for_good, state_write, store_position,
+    StatedFile, claim, load_position, state_commit, state_injected, state_sync, state_sync_for_good, state_write, state_write_ahead,
+    store_position,
 )
 
 
@@ -278,6 +279,8 @@ cdef class Mapping(StatedFile):
             if source.len > self.state.size - position:
                 return False
             self.pin()
+            claim(&self.state, position + source.len)
+            self.state.stored = 1
             target = self.state.base + position
             if source.len >= LARGE_COPY:
                 with nogil:
@@ -382,8 +385,10 @@ cdef class Mapping(StatedFile):
     def prepare(self, int64_t position, int64_t length, *, bint written=False):
         """Make the pages of a window ready for storing, without changing a byte: safe beside a running writer.
 
-        ``written`` also syncs them, so that later syncs find written blocks and need no metadata commit. Clipped to
-        the file; does nothing unless the blocks are reserved (a hole must not be touched through the mapping).
+        ``written`` is for who writes through the descriptor: the blocks are written and synced, so that later syncs need
+        no metadata commit. Otherwise the pages are mapped, unless nothing was stored through the mapping since the last
+        time. Clipped to the file; does nothing unless the blocks are reserved (a hole must not be touched through the
+        mapping).
         """
         cdef int64_t end = self.state.size
         cdef int result = 0
@@ -396,9 +401,13 @@ cdef class Mapping(StatedFile):
         self.pin()
         try:
             with nogil:
-                result = penstock_populate(self.state.base, position, end)
-                if result == 0 and written:
-                    result = state_sync_for_good(&self.state)
+                if written:
+                    result = state_write_ahead(&self.state, position, end)
+                    if result == 0:
+                        result = state_sync_for_good(&self.state)
+                elif self.state.stored:
+                    self.state.stored = 0
+                    result = penstock_populate(self.state.base, position, end)
             if result:
                 raise _os_error(result, self.path)
         finally:

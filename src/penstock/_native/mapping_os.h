@@ -35,6 +35,13 @@ static inline int64_t penstock_load(const int64_t *place) { return __atomic_load
 
 static inline void penstock_store(int64_t *place, int64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
 
+/* Two who each say what they do before they look at what the other does: at least one of them sees the other. */
+static inline int64_t penstock_look(const int64_t *place) { return __atomic_load_n(place, __ATOMIC_SEQ_CST); }
+
+static inline void penstock_say(int64_t *place, int64_t value) { __atomic_store_n(place, value, __ATOMIC_SEQ_CST); }
+
+static inline void penstock_yield(void) { sched_yield(); }
+
 /* A lock held for the length of one write at most. */
 static inline void penstock_lock(int *lock)
 {
@@ -221,6 +228,20 @@ static inline int penstock_populate(uint8_t *base, int64_t from, int64_t to)
         (void)__atomic_fetch_or(base + page, 0, __ATOMIC_RELAXED); /* dirties the page, keeps the byte */
     }
     return 0;
+}
+
+/* Whether blocks in [from, to) are reserved but never were written: the system reads them as zeros without looking. */
+static inline int penstock_unwritten(int fd, int64_t from, int64_t to)
+{
+#if defined(__linux__) && defined(SEEK_DATA)
+    off_t data = lseek(fd, (off_t)from, SEEK_DATA);
+    return data < 0 ? errno == ENXIO : (int64_t)data >= to;
+#else
+    (void)fd;
+    (void)from;
+    (void)to;
+    return 0;
+#endif
 }
 
 static inline void penstock_advise_random(int fd, void *base, int64_t size)

@@ -25,6 +25,7 @@ cdef class PutResults:
     cdef void* held_queue         # the last ones that `alive` has got
     cdef void* held_host
     cdef int hold(self, const Encoded* e) except -1
+    cdef int fail(self, Py_ssize_t index, PutResult result) except -1
     cdef int take(self, Buffer* b, int32_t done) except -1
 
 cdef void set_place(PutResult result, const Encoded* e) noexcept

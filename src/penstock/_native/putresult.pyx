@@ -1,12 +1,13 @@
 """What became of messages that were put."""
 
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from penstock._native.encode cimport FLUSH_DISK_TIMEOUT, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded
+from penstock._native.encode cimport FLUSH_DISK_TIMEOUT, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded, put_hex
 from penstock._native.encode import STATUSES
 from penstock._native.queue cimport Queue
 
@@ -106,6 +107,14 @@ cdef class PutResults:
             self.alive.append(<object> <PyObject*> self.held_host)
         return 0
 
+    cdef int fail(self, Py_ssize_t index, PutResult result) except -1:
+        """Say that a message is not stored, and why."""
+        if self.failures is None:
+            self.failures = {}
+            self.order = list(range(self.count))
+        self.failures[index] = result
+        return 0
+
     cdef int take(self, Buffer* b, int32_t done) except -1:
         """Copy the records of a buffer, of which the first `done` were appended."""
         self.records = <Encoded*> malloc(b.count * sizeof(Encoded))
@@ -149,3 +158,31 @@ cdef class PutResults:
         if self.appended_count == 0:
             return -1
         return self.records[self.appended_count - 1].physical_offset + self.records[self.appended_count - 1].size
+
+    def message_ids(self):
+        """The offset message ids of all messages, which must all have been appended, with commas between them."""
+        cdef Encoded* e
+        cdef bytes host, text
+        cdef uint8_t* p
+        cdef Py_ssize_t i, size = 0
+        if self.failures is not None or self.appended_count != self.count:
+            raise ValueError("not every message was appended")
+        for i in range(self.count):
+            size += 2 * PyBytes_GET_SIZE(<bytes> <object> <PyObject*> self.records[i].store_host) + 17
+        text = PyBytes_FromStringAndSize(NULL, size)
+        p = <uint8_t*> PyBytes_AS_STRING(text)
+        for i in range(self.count):
+            e = &self.records[i]
+            host = <bytes> <object> <PyObject*> e.store_host
+            p = put_hex_bytes(p, <const uint8_t*> PyBytes_AS_STRING(host), PyBytes_GET_SIZE(host))
+            p = put_hex(put_hex(p, <uint32_t> (e.physical_offset >> 32), 8), <uint32_t> e.physical_offset, 8)
+            p[0] = b","
+            p += 1
+        return text[:size - 1].decode("ascii") if self.count else ""
+
+
+cdef uint8_t* put_hex_bytes(uint8_t* p, const uint8_t* source, Py_ssize_t count) noexcept:
+    cdef Py_ssize_t i
+    for i in range(count):
+        p = put_hex(p, source[i], 2)
+    return p

@@ -51,37 +51,39 @@ class Batching:
                 ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor part of a transaction"
             )
         sys_flag = header.sys_flag | (MULTI_TAGS_FLAG if topic.filter_type == MULTI_TAG else 0)
-        born_host = self._broker.born_host(connection)
-        try:
-            items = split_batch(request.body)
-        except ValueError as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the batch is damaged: {error}") from None
-        queue_id, born, times = header.queue_id, header.born_timestamp, header.reconsume_times
-        messages = [
-            Message(
-                *(name, body, None, None, queue_id, None, None, flag, sys_flag, born, born_host, None),
-                *(times, 0, 0, True, properties),
-            )
-            for flag, body, properties in items
-        ]
+        message = Message(
+            name,
+            b"",
+            queue_id=header.queue_id,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=self._broker.born_host(connection),
+            reconsume_times=header.reconsume_times,
+        )
         key = common.get(PROPERTY_UNIQUE_KEY)
         if topic.attributes.get("queue.type") == "BatchCQ" and key:
-            return self._put_inner_batch(connection, request, header, common, len(messages), messages[0])
+            return self._put_inner_batch(connection, request, header, common, message)
         if len(request.body) > self._store.config.max_message_size:
             return self._sending.refused(request, TooLarge())
-        results = self._store.append_many(messages)
+        try:
+            results = self._store.append_batch(message, request.body)
+        except ValueError as error:
+            raise _damaged(error) from None
+        count = len(results)
+        if not count:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         if not results.ok:
             return self._sending.refused(request, next(each for each in results if not each.ok))
         fields = {
-            "msgId": ",".join([each.message_id or "" for each in results]),
+            "msgId": results.message_ids(),
             "queueId": str(header.queue_id),
             "queueOffset": str(results[0].queue_offset),
             **self._sending.marks,
         }
         if key:
             fields["transactionId"] = key
-        self._broker.dispatching.appended((name, header.queue_id), len(messages))
-        self._broker.stats.count_put(name, len(messages), len(request.body))
+        self._broker.dispatching.appended((name, header.queue_id), count)
+        self._broker.stats.count_put(name, count, len(request.body))
         waits = common.get("WAIT", "").lower() != "false"
         return self._sending.answer(connection, request, request.answer(0, fields), results.end_offset, waits)
 
@@ -91,10 +93,13 @@ class Batching:
         request: Command,
         header: SendHeader,
         common: dict[str, str],
-        count: int,
-        first: Message,
+        common_fields: Message,
     ) -> Command | None:
         """A batch for a topic with batch queues is one record, which consumers take apart."""
+        try:
+            count = len(split_batch(request.body))
+        except ValueError as error:
+            raise _damaged(error) from None
         properties = {**common, **parse_text(self._sending.rules.finish("")[0].decode())}
         properties[PROPERTY_UNIQUE_KEY] = common[PROPERTY_UNIQUE_KEY]
         properties[PROPERTY_INNER_NUM] = str(count)
@@ -103,9 +108,9 @@ class Batching:
             request.body,
             queue_id=header.queue_id,
             flag=header.flag,
-            sys_flag=first.sys_flag | INNER_BATCH_FLAG | NEED_UNWRAP_FLAG,
+            sys_flag=common_fields.sys_flag | INNER_BATCH_FLAG | NEED_UNWRAP_FLAG,
             born_timestamp=header.born_timestamp,
-            born_host=first.born_host,
+            born_host=common_fields.born_host,
             raw_properties=encode_properties(properties),
         )
         result = self._store.append(message, hooks=False)
@@ -122,3 +127,7 @@ class Batching:
         self._broker.dispatching.appended((header.topic, header.queue_id))
         self._broker.stats.count_put(header.topic, count, result.size)
         return self._sending.answer(connection, request, request.answer(0, fields), result.end_offset, True)
+
+
+def _damaged(error: ValueError) -> RequestRefused:
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"the batch is damaged: {error}")

@@ -6,10 +6,11 @@ import struct
 import time
 from collections.abc import Callable
 
+from penstock._native.batchbody import BatchWriter
 from penstock.client.compression import ZLIB_FLAGS, compress
 from penstock.client.queue import MessageQueue
 from penstock.client.settings import ClientSettings
-from penstock.errors import MessageRejected
+from penstock.errors import MessageRejected, UsageError
 from penstock.message import Message, unique_id, validate_topic
 from penstock.message.properties import (
     PROPERTY_UNIQUE_KEY,
@@ -26,12 +27,10 @@ _HEAD = struct.Struct(">iIhBhiiii")
 _HEADER_FIXED = _HEAD.size - 8
 _KEY = struct.Struct(">h")
 _VALUE = struct.Struct(">i")
-_BLOCK = struct.Struct(">iiiii")
 _BINARY = 1 << 24
 _PYTHON = 3
 _SINGLE = int(RequestCode.SEND_MESSAGE_V2)
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
-_BLOCK_ROOM = 128
 _BATCH_PROPERTIES = b"WAIT\x01true\x02"
 
 
@@ -207,57 +206,19 @@ def property_bytes(message: Message, extra: dict[str, str] | None = None, key: s
     return properties, key
 
 
-class BatchBody:
-    """The body of a batch as it grows (protocol 4.6)."""
-
-    __slots__ = ("_parts", "keys", "size")
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-        self.size = 0
-        self._parts: list[bytes | bytearray | memoryview] = []
-
-    def add(self, message: Message, key: str) -> None:
-        """Append a message; ``key`` is its unique key unless it has one of its own."""
-        body, flag = message.body, message.flag
-        if not body or message.delay_level:
-            raise MessageRejected(
-                "MESSAGE_ILLEGAL", "a batch can't be delayed" if body else "the body is empty"
-            )
-        if (
-            message.tags is None
-            and message.keys is None
-            and message.properties is None
-            and message.raw_properties is None
-            and message.unique_key is None
-            and message.wait
-        ):  # what most messages of large batches are
-            properties = f"UNIQ_KEY\x01{key}\x02".encode()
-        else:
-            properties, key = property_bytes(message, key=key)
-        body_size, properties_size = len(body), len(properties)
-        size = _BLOCK.size + body_size + 2 + properties_size
-        self._parts += (
-            _BLOCK.pack(size, 0, 0, flag, body_size),
-            body,
-            _KEY.pack(properties_size),
-            properties,
-        )
-        self.keys.append(key)
-        self.size += size
-
-    def take(self) -> tuple[bytes, list[str]]:
-        """Body and keys of what was added; empty again."""
-        taken = b"".join(self._parts), self.keys
-        self.keys, self._parts, self.size = [], [], 0
-        return taken
+def batch_properties(message: Message, topic: str, key: str) -> tuple[bytes, str]:
+    """Property string and unique key (its own, or ``key``) of a message of a batch; or what forbids it."""
+    if message.topic != topic:
+        raise UsageError(f"a batch has one topic, not {topic!r} and {message.topic!r}")
+    if not message.body or message.delay_level:
+        reason = "a batch can't be delayed" if message.body else "the body is empty"
+        raise MessageRejected("MESSAGE_ILLEGAL", reason)
+    return property_bytes(message, key=key)
 
 
-def room_for(message: Message) -> int:
-    """Never less than the bytes that a message takes in a batch."""
-    if not (message.tags or message.keys or message.properties or message.raw_properties):
-        return len(message.body) + _BLOCK_ROOM
-    return len(message.body) + _BLOCK_ROOM + len(property_bytes(message, key="x")[0])
+def batch_writer() -> BatchWriter:
+    """A maker of the bodies of batches (protocol 4.6), for one event loop."""
+    return BatchWriter(Message, batch_properties)
 
 
 def check_topic(topic: str) -> None:

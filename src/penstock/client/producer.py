@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.instance import ClientInstance
-from penstock.client.outgoing import BatchBody, check_topic, prepare, room_for
+from penstock.client.outgoing import check_topic, prepare
 from penstock.client.queue import MessageQueue
 from penstock.client.queuechoice import queue_of_key, writable
 from penstock.client.sender import BatchSend, Sender, SingleSend
@@ -30,7 +30,7 @@ from penstock.message.properties import (
 )
 from penstock.message.recall import decode_handle
 from penstock.message.sysflag import TRANSACTION_PREPARED_TYPE
-from penstock.message.topic import PROPERTIES_MAX_LENGTH, RETRY_TOPIC_PREFIX
+from penstock.message.topic import RETRY_TOPIC_PREFIX
 from penstock.remoting import RequestCode
 
 _HEADER_BYTES = 512
@@ -174,8 +174,7 @@ class Producer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (timeout or self.settings.send_timeout)
         most = self.settings.max_message_size
-        near = most - PROPERTIES_MAX_LENGTH - _HEADER_BYTES
-        given = messages if isinstance(messages, Sequence) else list(messages)
+        given = list(messages)  # the caller's may change while this waits
         results: list[SendResult] = []
         if not given:
             return results
@@ -183,9 +182,10 @@ class Producer:
         check_topic(topic)
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
-
-        async def leave() -> None:
-            body, keys = batch.take()
+        keys = unique_ids(len(given))
+        first = 0
+        while first < len(given):
+            body, following = sender.batches.join(given, first, keys, topic, most)
             if len(body) > most:
                 raise MessageRejected("MESSAGE_ILLEGAL", f"a message of {len(body)} bytes is too large")
             if not sender.window.has_room:
@@ -193,19 +193,10 @@ class Producer:
             sent: asyncio.Future[list[SendResult]] = loop.create_future()
             send = BatchSend(sender, sent, topic, queue, order_key, len(body) + _HEADER_BYTES, deadline)
             send.body = body
-            send.keys = keys
+            send.keys = keys[first:following]
             send.begin()
             results.extend(await sent)
-
-        batch = BatchBody()
-        for message, key in zip(given, unique_ids(len(given)), strict=True):
-            if message.topic != topic:
-                raise UsageError(f"a batch has one topic, not {topic!r} and {message.topic!r}")
-            # Only near the limit is it worth knowing exactly what this one takes.
-            if batch.size + len(message.body) > near and batch.size and batch.size + room_for(message) > most:
-                await leave()
-            batch.add(message, key)
-        await leave()
+            first = following
         return results
 
     async def recall(self, topic: str, handle: str | None, *, timeout: float | None = None) -> str:

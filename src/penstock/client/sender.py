@@ -12,7 +12,7 @@ from typing import Any
 from penstock.client.errors import BrokerError, ClientClosed, refusal
 from penstock.client.inflight import InFlight
 from penstock.client.instance import ClientInstance
-from penstock.client.outgoing import SendTemplate
+from penstock.client.outgoing import SendTemplate, batch_writer
 from penstock.client.queue import MessageQueue
 from penstock.client.queuechoice import QueueChoice, queue_of_key, writable
 from penstock.client.route import TopicRoute
@@ -46,6 +46,7 @@ class Sender:
         self.settings = instance.settings
         self.choice = QueueChoice(self.settings.avoid_broker)
         self.window = InFlight(self.settings.max_in_flight, self.settings.max_in_flight_bytes)
+        self.batches = batch_writer()
         self._templates: dict[MessageQueue, SendTemplate] = {}
         self._turns: dict[str, tuple[TopicRoute, itertools.cycle[SendTemplate]]] = {}
         self._connections: dict[str, Connection] = {}

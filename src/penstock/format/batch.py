@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.format.malformed import Buffer, Malformed
 from penstock.format.record import DEFAULT_HOST, RecordFields, encode_record
+from penstock.message import Message
 from penstock.message.properties import (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_NUM,
@@ -63,6 +64,34 @@ def encode_client_batch(blocks: Iterable[BatchBlock]) -> bytes:
             block.properties_bytes,
         )
     return b"".join(parts)
+
+
+def join_client_batch(
+    messages: Sequence[Message],
+    first: int,
+    keys: list[str],
+    topic: str,
+    most: int,
+    describe: Callable[[Message, str, str], tuple[bytes, str]],
+) -> tuple[bytes, int]:
+    """The body of a batch, and the index of the message after it: as many from ``first`` on as stay within
+    ``most`` bytes, one at least.
+
+    ``describe(message, topic, key)`` gives property bytes and unique key of a message. ``keys`` has one for
+    each message; that of a message with its own is put in its place.
+    """
+    blocks: list[BatchBlock] = []
+    size = 0
+    for index in range(first, len(messages)):
+        message = messages[index]
+        properties, keys[index] = describe(message, topic, keys[index])
+        if not -(1 << 31) <= message.flag < 1 << 31:
+            raise ValueError(f"a message with flag {message.flag}")
+        size += _BLOCK.size + len(message.body) + _SHORT.size + len(properties)
+        if size > most and blocks:
+            break
+        blocks.append(BatchBlock(bytes(message.body), properties, message.flag))
+    return encode_client_batch(blocks), first + len(blocks)
 
 
 def decode_client_batch(data: Buffer) -> list[BatchBlock]:

@@ -116,6 +116,15 @@ class StoreWriter:
         except OSError as error:
             raise self._write_error(error) from error
 
+    def append_batch(self, message: Message, body: bytes | bytearray | memoryview) -> PutResults:
+        """As ``append_many`` of the messages in a client's batch: they have what it says and everything
+        else from ``message``. ValueError, and nothing stored, when the batch is damaged.
+        """
+        try:
+            return self._appender.put_batch(message, body, self._log.store_time(), False)
+        except OSError as error:
+            raise self._write_error(error) from error
+
     @property
     def append_count(self) -> int:
         """Records appended since the store was opened."""
