@@ -234,6 +234,63 @@ def test_preparing_pages_changes_no_byte_even_under_the_writer(tmp_path: Path, w
     assert bytes(mapping.view(0, SIZE)) == data
 
 
+@pytest.mark.parametrize("through", ["mapping", "descriptor"])
+def test_writing_blocks_ahead_never_overtakes_the_writer(tmp_path: Path, through: str) -> None:
+    data = os.urandom(SIZE)
+    for number in range(20):
+        mapping = Mapping.open(tmp_path / str(number), SIZE, create=True, reserve=True)
+        begin_together = threading.Barrier(2)
+
+        def write(mapping: Mapping = mapping, begin_together: threading.Barrier = begin_together) -> None:
+            begin_together.wait()
+            for begin in range(0, SIZE, 3000):
+                if through == "mapping":
+                    mapping.append(data[begin : begin + 3000])
+                else:
+                    mapping.write(begin, data[begin : begin + 3000])
+                    mapping.wrote_position = min(SIZE, begin + 3000)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        begin_together.wait()
+        while mapping.wrote_position < SIZE:
+            # Always just in front of the writer, where the blocks were not written yet.
+            mapping.prepare(mapping.wrote_position, 3 * 65536, written=True)
+        writer.join()
+        assert bytes(mapping.view(0, SIZE)) == data
+        mapping.close()
+        assert (tmp_path / str(number)).read_bytes() == data
+
+
+def test_writing_blocks_ahead_leaves_what_is_there_already(tmp_path: Path) -> None:
+    mapping = Mapping.open(tmp_path / "a", SIZE, create=True, reserve=True)
+    mapping.write(300_000, b"nobody moved a position for this")
+    mapping.sync()
+    mapping.close()
+    mapping = Mapping.open(tmp_path / "a", SIZE)
+    mapping.reserve()
+    mapping.prepare(0, SIZE, written=True)
+    expected = bytearray(SIZE)
+    expected[300_000:300_032] = b"nobody moved a position for this"
+    assert bytes(mapping.view(0, SIZE)) == expected
+    assert mapping.data_extents(0) == [(0, SIZE)]  # all of it counts as written
+
+
+def test_pages_are_mapped_ahead_only_for_who_stores_through_the_mapping(tmp_path: Path) -> None:
+    mapping = Mapping.open(tmp_path / "a", SIZE, create=True, reserve=True)
+    if mapping.data_extents(0):
+        pytest.skip("this file system does not tell which blocks were never written")
+    quarter = SIZE // 4
+    mapping.prepare(0, quarter)  # nobody knows yet
+    mapping.write(0, b"x" * 1000)
+    mapping.wrote_position = 1000
+    mapping.prepare(quarter, quarter)
+    assert mapping.data_extents(0) == [(0, quarter)]
+    mapping.append(b"y" * 1000)
+    mapping.prepare(2 * quarter, quarter)
+    assert mapping.data_extents(quarter) == [(2 * quarter, 3 * quarter)]
+
+
 def test_preparing_never_touches_holes(tmp_path: Path) -> None:
     mapping = Mapping.open(tmp_path / "a", SIZE, create=True)
     mapping.prepare(0, SIZE, written=True)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import array
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock import Message, StoreConfig
 from penstock._native.prepared import Prepared
 from penstock.clock import ManualClock
 from penstock.errors import MessageRejected
+from penstock.format.batch import BatchBlock, encode_client_batch
 from penstock.format.staged import encode_row
+from penstock.message.properties import encode_properties
 from penstock.store.messagestore import MessageStore
 from penstock.store.opening import open_writable
 
@@ -70,6 +74,61 @@ def test_bulk_records_are_the_bytes_of_put_many(tmp_path: Path, size: int) -> No
     expected, found = contents(tmp_path / "put"), contents(tmp_path / "bulk")
     assert len([name for name in expected if name.startswith("commitlog")]) > 3
     assert found == expected
+
+
+def client_batch(batch: list[Message]) -> bytes:
+    return encode_client_batch(
+        BatchBlock(bytes(each.body), each.raw_properties or b"", each.flag) for each in batch
+    )
+
+
+@pytest.mark.parametrize("crc", [False, True])
+def test_a_client_batch_is_stored_as_its_messages_are(tmp_path: Path, crc: bool) -> None:
+    config = replace(CONFIG, enabled_append_prop_crc=crc)
+    common = Message("topic", b"", queue_id=1, sys_flag=8, born_timestamp=NOW - 5, born_host="1.2.3.4:5")
+    batches = [
+        [
+            msgspec.structs.replace(
+                common,
+                body=bytes([n]) * (n * 37 % 300),
+                flag=n - 3,
+                raw_properties=encode_properties({"KEYS": f"k{n}", "UNIQ_KEY": f"{number:016X}{n:016X}"})
+                if n % 5
+                else b"",
+            )
+            for n in range(10)
+        ]
+        for number in range(12)
+    ]
+    with opened(tmp_path / "many", config) as store:
+        expected = [store.append_many(batch) for batch in batches]
+        store.flush()
+    with opened(tmp_path / "batch", config) as store:
+        found = [store.append_batch(common, client_batch(batch)) for batch in batches]
+        store.flush()
+    assert contents(tmp_path / "many") == contents(tmp_path / "batch")
+    for results, others in zip(found, expected, strict=True):
+        assert results.ok
+        places = [(each.queue_offset, each.physical_offset, each.message_id) for each in others]
+        assert [(each.queue_offset, each.physical_offset, each.message_id) for each in results] == places
+        assert results.message_ids() == ",".join(str(each.message_id) for each in others)
+
+
+def test_a_damaged_client_batch_is_not_stored_and_refusals_are_told(tmp_path: Path) -> None:
+    common = Message("topic", b"")
+    good = client_batch([Message("topic", b"x" * 100), Message("topic", b"y")])
+    large = client_batch([Message("topic", b"x" * 100), Message("topic", b"y" * (9 << 10))])
+    with opened(tmp_path) as store:
+        for cut in (1, 30, 130, len(good) - 1):
+            with pytest.raises(ValueError):
+                store.append_batch(common, good[:cut])
+        assert len(store.append_batch(common, b"")) == 0
+        refused = store.append_batch(common, large)
+        assert [each.status for each in refused] == ["PUT_OK", "MESSAGE_ILLEGAL"]
+        with pytest.raises(ValueError):
+            refused.message_ids()
+        illegal = store.append_batch(Message("../topic", b""), good)
+        assert [each.status for each in illegal] == ["MESSAGE_ILLEGAL", "MESSAGE_ILLEGAL"]
 
 
 def test_bulk_records_go_on_where_puts_ended(tmp_path: Path) -> None:
