@@ -111,14 +111,17 @@ def verify(
     verifier.check_files()
     whole = max(1, sum(file.size for file in verifier.directory.log_files))
     parts = verifier.plan(split_bytes or even_split(whole, parallelism(spark)))
-    results = _check(
+    # Index files take longest: what begins last should be short, or a core waits for it.
+    order = sorted(range(len(parts)), key=lambda number: not parts[number].index_files)
+    checked = _check(
         spark,
-        parts,
+        [parts[number] for number in order],
         None if progress is None else lambda done, count: progress(whole * done // max(1, count), whole),
     )
+    results = dict(zip(order, checked, strict=True))
     again = 0
-    for part, first_result in zip(parts, results, strict=True):
-        result = first_result
+    for number, part in enumerate(parts):
+        result = results[number]
         if part.index_files:
             verifier.take(result)
             continue
