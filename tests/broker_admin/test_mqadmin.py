@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,6 +52,17 @@ def prepare(driver: Peer, cluster: PenstockBroker | RocketMQ, folder: Path) -> d
     return {**ids, "b": cluster.address, "n": cluster.namesrv, "f": str(folder), "client": ""}
 
 
+def await_offsets(tool: Peer, cluster: PenstockBroker | RocketMQ) -> None:
+    """Until the consumer, which tells its offsets every five seconds, has told those of all queues."""
+    deadline = time.monotonic() + 60
+    arguments = ["consumerProgress", "-n", cluster.namesrv, "-g", "adm_c"]
+    while True:
+        rows = re.findall(r"^AdmT .*", tool.ask("mqadmin", arguments=arguments)["stdout"], re.MULTILINE)
+        if len(rows) == 4 and not any("N/A" in row for row in rows):
+            return
+        assert time.monotonic() < deadline, rows
+
+
 def run_all(cluster: PenstockBroker | RocketMQ, version: Version, folder: Path) -> Printed:
     """What every command prints, run one after the other while a client is online."""
     # 4.9 does not start without this file, whatever it says.
@@ -61,6 +73,7 @@ def run_all(cluster: PenstockBroker | RocketMQ, version: Version, folder: Path) 
     with cluster, Peer("ClientDriver", version, options) as client:
         words = prepare(client, cluster, folder)
         with Peer("ClientDriver", version, options) as tool:
+            await_offsets(tool, cluster)
             for run in RUNS:
                 if not run.since <= version <= run.until:
                     continue
