@@ -17,6 +17,7 @@ from penstock._native.arrowin cimport (
     INT64, MAP, NOTHING, TEXT, LARGE_TEXT, Column, is_null, number_at, take_column, text_at,
 )
 from penstock._native.encode import month_of
+from penstock._native.encode cimport plain
 from penstock._native.endian cimport put16, put32, put64
 from penstock._native.record cimport (
     MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, hash_text, parse_record,
@@ -25,7 +26,7 @@ from penstock._native.record cimport (
 from penstock._native.stagedrow cimport (
     C_BODY, C_BORN, C_DELAY, C_DELIVER_AT, C_FLAG, C_KEYS, C_ORDER_KEY, C_PROPERTIES, C_QUEUE_ID, C_SYS_FLAG, C_TAGS, C_TOPIC,
     C_UNIQUE_KEY, COLUMN_COUNT, KEPT_FLAGS, MAX_QUEUE, S_BAD_QUEUE, S_DONE, S_LONG_BODY, S_LONG_PROPERTIES, S_LONG_RECORD,
-    S_NEED_QUEUE, S_NO_MEMORY, S_NO_TOPIC, S_SEPARATOR, S_SPECIAL, asks_for_more, is_plain, named, never_stored, put_pair,
+    S_NEED_QUEUE, S_NO_MEMORY, S_NO_TOPIC, S_SEPARATOR, S_SPECIAL, asks_for_more, named, never_stored, put_pair,
 )
 from penstock._native.topicslots cimport TopicSlots, find_slot, free_topics, make_slot
 
@@ -312,7 +313,7 @@ cdef class RecordEncoder:
             value = text_at(&self.values, i)
             if named(name, b"UNIQ_KEY", 8):
                 has_unique[0] = True
-            if not is_plain(name.at, name.length) or not is_plain(value.at, value.length):
+            if not plain(name.at, name.length) or not plain(value.at, value.length):
                 return S_SEPARATOR
             length[0] += <int64_t> name.length + value.length + 2
         return S_DONE
@@ -357,7 +358,7 @@ cdef class RecordEncoder:
             tags = text_at(&self.columns[C_TAGS], row)
         if has_unique:
             unique = text_at(&self.columns[C_UNIQUE_KEY], row)
-        if not is_plain(keys.at, keys.length) or not is_plain(tags.at, tags.length) or not is_plain(unique.at, unique.length):
+        if not plain(keys.at, keys.length) or not plain(tags.at, tags.length) or not plain(unique.at, unique.length):
             return S_SEPARATOR
         code = self.measure(row, has_keys, has_tags, has_unique, &given_unique, &length)
         if code != S_DONE:

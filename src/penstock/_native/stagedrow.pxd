@@ -35,14 +35,6 @@ cdef enum:
     S_BAD_QUEUE = 8
     S_NO_MEMORY = 9
 
-cdef inline bint is_plain(const uint8_t* p, int32_t n) noexcept nogil:
-    cdef int32_t i
-    for i in range(n):
-        if p[i] == 1 or p[i] == 2:
-            return False
-    return True
-
-
 cdef inline bint named(Span name, const char* text, int32_t n) noexcept nogil:
     return name.length == n and memcmp(name.at, text, n) == 0
 
