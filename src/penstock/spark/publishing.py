@@ -28,7 +28,7 @@ from penstock._native.staged import match_records
 from penstock.errors import CorruptFile, StoreError, StoreLocked
 from penstock.files.disk import DiskStorage
 from penstock.spark.rollback import roll_back
-from penstock.spark.staging import Block, StagedRun, StagingArea
+from penstock.spark.staging import Block, BlockMemory, StagedRun, StagingArea
 
 if TYPE_CHECKING:
     from penstock.store.messagestore import MessageStore
@@ -103,16 +103,20 @@ def publish(root: str | Path, publication: Publication, *, step: Step = no_step)
     """Make staged runs part of the log. False when an earlier call for the same key has done that."""
     area = StagingArea(root)
     settle(root)
-    with owned(area) as store:
+    with ThreadPoolExecutor(1, "tidy") as tidying, owned(area) as store:
         step("opened")
         if read_journal(area) is not None:
             raise StoreError("another write is being published", file=area.journal, hint="try again")
         fresh = not is_published(area, publication)
         if fresh:
             _publish(area, store, publication, step)
+            # Queues lead to the records now, so nothing can be rolled back and nobody needs the staged ones.
+            # Closing waits for the disk, and so does removing.
+            tidying.submit(area.remove, publication.runs)
     step("closed")
     if fresh:
-        _remove_journal(area)
+        # Not synced: a journal that says "done" and comes back after a power failure is only removed again.
+        area.journal.unlink()
     area.remove(publication.runs)
     area.forget(publication.write)
     step("tidied")
@@ -139,7 +143,8 @@ def settle(root: str | Path, *, given_up: bool = False, step: Step = no_step) ->
         elif not left.done:
             done = "finished"
             _finish(area, left, step)
-    _remove_journal(area)
+    area.journal.unlink()
+    DiskStorage().sync_dir(area.folder)
     area.remove(left.runs)
     return done
 
@@ -239,8 +244,10 @@ def _append(
 
 
 def _blocks(area: StagingArea, publication: Publication) -> Iterator[Block]:
+    """All blocks. Three are good at a time: one is read, one appended, one prepared."""
+    memory = BlockMemory(3)
     for run in publication.runs:
-        yield from area.blocks(run)
+        yield from area.blocks(run, memory)
 
 
 def _ahead(blocks: Iterator[Block], readers: ThreadPoolExecutor) -> Iterator[Block]:
@@ -280,11 +287,6 @@ def _decide(area: StagingArea, store: MessageStore, publication: Publication, st
     step("done")
 
 
-def _remove_journal(area: StagingArea) -> None:
-    area.journal.unlink()
-    DiskStorage().sync_dir(area.folder)
-
-
 def _locked(area: StagingArea, error: StoreLocked) -> StoreLocked:
     return StoreLocked(
         f"the store is open elsewhere, and only one process may write to it: {error.message}",
@@ -303,9 +305,9 @@ def _present(area: StagingArea, store: MessageStore, publication: Publication) -
             hint="look for its last messages, then remove the journal",
         )
     pieces = _log_pieces(store, publication.begin)
-    log, present = memoryview(b""), 0
+    log, present, memory = memoryview(b""), 0, BlockMemory(1)
     for run in publication.runs:
-        for block in area.blocks(run):
+        for block in area.blocks(run, memory):
             staged = block.records
             while len(staged):
                 if not len(log):

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from penstock._native.record import walk
 from penstock.errors import StoreError
 from penstock.files.disk import DiskStorage
-from penstock.spark.staging import StagedRun, StagingArea
+from penstock.spark.staging import BlockMemory, StagedRun, StagingArea
 from penstock.store import position as positions
 from penstock.store.directory import StoreDirectory
 from penstock.store.readonly import ReadOnlyStore
@@ -67,7 +67,8 @@ def _only_staged(
     area: StagingArea, disk: DiskStorage, files: list[QueueFile], begin: int, runs: list[StagedRun]
 ) -> bool:
     """Whether the whole records from ``begin`` on are the staged ones, in their order."""
-    staged = _Bytes(block.records for run in runs for block in area.blocks(run))
+    memory = BlockMemory(1)
+    staged = _Bytes(block.records for run in runs for block in area.blocks(run, memory))
     try:
         for record in _records(disk, files, begin):
             size = len(record)

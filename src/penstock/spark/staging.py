@@ -57,12 +57,29 @@ class _Trailer(msgspec.Struct):
 class Block:
     """Records of one run, one behind the other. Record i belongs to ``queues[slots[i]]``.
 
-    Each block has memory of its own: the append fills in the records where they lie.
+    The append fills in the records where they lie: the memory is the block's own, see ``BlockMemory``.
     """
 
     slots: memoryview
     records: memoryview
     queues: Sequence[tuple[str, int]]
+
+
+class BlockMemory:
+    """Where blocks are read to: a block is good until ``blocks`` more of them were read.
+
+    Fresh memory for each block would cost more than to read it: the system clears every page of it.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self._buffers = [bytearray() for _ in range(blocks)]
+        self._next = 0
+
+    def take(self, size: int) -> memoryview:
+        number, self._next = self._next, (self._next + 1) % len(self._buffers)
+        if len(self._buffers[number]) < size:
+            self._buffers[number] = bytearray(size + size // 4)
+        return memoryview(self._buffers[number])[:size]
 
 
 class StagingArea:
@@ -92,8 +109,8 @@ class StagingArea:
                 return RunWriter(folder / name, str((folder / name).relative_to(self.staging)))
         raise StoreError("the staging folder vanishes again and again", file=folder)
 
-    def blocks(self, run: StagedRun) -> Iterator[Block]:
-        return read_blocks(self.staging / run.file, run)
+    def blocks(self, run: StagedRun, memory: BlockMemory) -> Iterator[Block]:
+        return read_blocks(self.staging / run.file, run, memory)
 
     def forget(self, write: str) -> None:
         """Remove what was staged for a write, and folders that are empty then."""
@@ -185,7 +202,7 @@ class RunWriter:
         self.path.unlink(missing_ok=True)
 
 
-def read_blocks(path: Path, run: StagedRun) -> Iterator[Block]:
+def read_blocks(path: Path, run: StagedRun, memory: BlockMemory) -> Iterator[Block]:
     """The blocks of a staged file; ``CorruptFile`` when it is not what was staged."""
     checksum = records = 0
     try:
@@ -194,7 +211,9 @@ def read_blocks(path: Path, run: StagedRun) -> Iterator[Block]:
             file.seek(len(_MAGIC))
             while file.tell() < end:
                 count, size, check = _BLOCK.unpack(file.read(_BLOCK.size))
-                slots, data = file.read(count * 4), bytearray(size)
+                if count > run.records or size > end:
+                    raise _corrupt(path, f"a block of {size} bytes before byte {file.tell()}")
+                slots, data = file.read(count * 4), memory.take(size)
                 if file.readinto(data) != size or crc32(slots) ^ crc32(data) != check:
                     raise _corrupt(
                         path, f"the block of {count} records before byte {file.tell()} was changed"
@@ -205,7 +224,7 @@ def read_blocks(path: Path, run: StagedRun) -> Iterator[Block]:
                     slots = swapped.tobytes()
                 checksum = crc32(checksum.to_bytes(4, "little") + check.to_bytes(4, "little"))
                 records += count
-                yield Block(memoryview(slots).cast("i"), memoryview(data), trailer.queues)
+                yield Block(memoryview(slots).cast("i"), data, trailer.queues)
     except (OSError, struct.error, ValueError, msgspec.MsgspecError) as error:
         raise _corrupt(path, str(error)) from error
     if (records, checksum) != (run.records, run.checksum):

@@ -11,7 +11,7 @@ import pytest
 from penstock import Message, open_store
 from penstock.errors import CorruptFile, StoreLocked
 from penstock.spark.publishing import STEPS, Publication, publish, read_journal, settle, withdraw
-from penstock.spark.staging import StagingArea
+from penstock.spark.staging import BlockMemory, StagingArea
 from spark.write.publishing import make_store, numbers_in, publish_killed, stage
 
 ALL = Counter(range(800))
@@ -50,6 +50,36 @@ def test_new_store_is_made_by_the_first_publication(tmp_path: Path) -> None:
     runs = stage(tmp_path / "new", "w", runs=1, count=50)
     withdraw(tmp_path / "new", "w")
     assert runs and list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_journal_of_a_finished_publication_that_comes_back_changes_nothing(path: Path) -> None:
+    area, kept = StagingArea(path), b""
+
+    def keep(step: str) -> None:
+        nonlocal kept
+        kept = area.journal.read_bytes() if step == "closed" else kept
+
+    publish(path, Publication("w", stage(path, "w")), step=keep)
+    area.folder.mkdir()
+    area.journal.write_bytes(kept)  # its removal was not on disk yet when the power failed
+    assert settle(path) == "published"
+    assert numbers_in(path) == ALL
+    assert left_behind(path) == []
+
+
+def test_a_block_longer_than_its_file_is_refused_before_memory_is_taken(path: Path) -> None:
+    (run,) = stage(path, "w", runs=1)
+    area = StagingArea(path)
+    data = bytearray((area.staging / run.file).read_bytes())
+    data[12:16] = (0xFFFFFFF0).to_bytes(4, "little")
+    (area.staging / run.file).write_bytes(data)
+
+    class NoMemory(BlockMemory):
+        def take(self, size: int) -> memoryview:
+            raise AssertionError(f"{size} bytes were asked for")
+
+    with pytest.raises(CorruptFile, match="a block of 4294967280 bytes"):
+        list(area.blocks(run, NoMemory(1)))
 
 
 @pytest.mark.parametrize("step", STEPS)
