@@ -12,7 +12,7 @@ import pytest
 from penstock import Message, StoreConfig
 from penstock._native.prepared import Prepared
 from penstock.clock import ManualClock
-from penstock.errors import MessageRejected
+from penstock.errors import DiskFull, MessageRejected
 from penstock.format.batch import BatchBlock, encode_client_batch
 from penstock.format.staged import encode_row
 from penstock.message.properties import encode_properties
@@ -225,19 +225,21 @@ def put_prepared(store: MessageStore, batch: list[Message], size: int, prepared:
     store.flush()
 
 
+@pytest.mark.parametrize("entries", [400, 10_000])  # the second takes all, beside the units
 @pytest.mark.parametrize("limit", [0, 1, 50, 1000])
 @pytest.mark.parametrize("size", [7, 1000])
 def test_prepared_records_become_the_units_and_entries_that_the_dispatcher_makes(
-    tmp_path: Path, size: int, limit: int
+    tmp_path: Path, size: int, limit: int, entries: int
 ) -> None:
-    batch = messages(300)  # several segments, more than one index file
+    batch = messages(300)  # several segments
+    config = CONFIG.replace(max_index_num=entries)
     batch[40] = Message("topic0", b"plain", queue_id=0, unique_key="", born_timestamp=NOW)
     batch[41] = Message("topic0", b"keys", keys=" ".join(f"k{n}" for n in range(20)), born_timestamp=NOW)
-    with opened(tmp_path / "read") as store:
+    with opened(tmp_path / "read", config) as store:
         for begin in range(0, len(batch), size):
             store.put_records(*runs(batch[begin : begin + size]))
         store.flush()
-    with opened(tmp_path / "prepared") as store:
+    with opened(tmp_path / "prepared", config) as store:
         prepared = Prepared(limit)
         put_prepared(store, batch, size, prepared)
         assert len(prepared) == min(limit, len(batch))
@@ -245,7 +247,7 @@ def test_prepared_records_become_the_units_and_entries_that_the_dispatcher_makes
         store.dispatch_prepared(prepared)
         assert not store.undispatched
     expected, found = contents(tmp_path / "read"), contents(tmp_path / "prepared")
-    assert len([name for name in expected if name.startswith("index")]) > 1
+    assert (len([name for name in expected if name.startswith("index")]) > 1) == (entries == 400)
     assert found == expected
 
 
@@ -263,9 +265,10 @@ def test_a_record_with_too_many_keys_is_left_to_the_dispatcher(tmp_path: Path) -
     assert contents(tmp_path / "prepared") == contents(tmp_path / "read")
 
 
-def test_records_that_others_put_between_are_dispatched_in_their_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entries", [400, 10_000])
+def test_records_that_others_put_between_are_dispatched_in_their_place(tmp_path: Path, entries: int) -> None:
     for name in ("read", "prepared"):
-        with opened(tmp_path / name) as store:
+        with opened(tmp_path / name, CONFIG.replace(max_index_num=entries)) as store:
             prepared = Prepared()
             put_prepared(store, messages(50), 50, prepared)
             store.put_many(messages(3))
@@ -276,9 +279,32 @@ def test_records_that_others_put_between_are_dispatched_in_their_place(tmp_path:
     assert contents(tmp_path / "prepared") == contents(tmp_path / "read")
 
 
-def test_what_was_dispatched_already_is_not_dispatched_again(tmp_path: Path) -> None:
+def test_queue_files_that_cannot_be_made_leave_no_entry_twice(tmp_path: Path) -> None:
+    """The index is ahead of the queues then: whoever goes on must not index the same records again."""
+    config = CONFIG.replace(max_index_num=10_000)
     for name in ("read", "prepared"):
-        with opened(tmp_path / name) as store:
+        with opened(tmp_path / name, config) as store:
+            prepared = Prepared()
+            put_prepared(store, messages(50), 50, prepared)
+            if name == "prepared":
+                attach = store._queues.attach
+                store._queues.attach = failing  # type: ignore[method-assign]
+                with pytest.raises(DiskFull):
+                    store.dispatch_prepared(prepared)
+                store._queues.attach = attach  # type: ignore[method-assign]
+                assert store.undispatched
+            store.dispatch()
+    assert contents(tmp_path / "prepared") == contents(tmp_path / "read")
+
+
+def failing(queue: object) -> None:
+    raise OSError(28, "No space left on device", "queue")
+
+
+@pytest.mark.parametrize("entries", [400, 10_000])
+def test_what_was_dispatched_already_is_not_dispatched_again(tmp_path: Path, entries: int) -> None:
+    for name in ("read", "prepared"):
+        with opened(tmp_path / name, CONFIG.replace(max_index_num=entries)) as store:
             prepared = Prepared()
             put_prepared(store, messages(50), 50, prepared)
             store.dispatch()

@@ -5,6 +5,7 @@ from penstock._native.filestate cimport FileState
 from penstock._native.flush cimport Flusher
 from penstock._native.mapping cimport Mapping
 from penstock._native.putresult cimport PutResults
+from penstock._native.queue cimport QueueState
 from penstock._native.signal cimport Signal
 from penstock._native.threads cimport pthread_mutex_t
 
@@ -37,3 +38,4 @@ cdef class Appender:
     cdef int wait_disk(self, int64_t end) except -1
     cdef object store(self, object message, int64_t now, bint hooked, bint locked, bint stay, int32_t messages, bint* waits)
     cdef int take_records(self, Buffer* b, const int32_t[::1] slots, list queues) except -1
+    cdef const char* take_record(self, Buffer* b, QueueState* queue) noexcept nogil

@@ -7,7 +7,7 @@ and waiting for the disk happen outside of it.
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from penstock._native.batchbody cimport next_item
@@ -21,7 +21,7 @@ from penstock._native.filestate cimport FileState, claim, load_position, state_w
 from penstock._native.flush cimport FLUSH_FAILED, FLUSH_TIMED_OUT, Flusher
 from penstock._native.mapping cimport Mapping
 from penstock._native.putresult cimport PutResult, PutResults, appended, refused, set_place
-from penstock._native.queue cimport Queue
+from penstock._native.queue cimport Queue, QueueState
 from penstock._native.record cimport (
     BLANK_LENGTH, MAGIC_BLANK, REC_OK, SYS_COMMIT, SYS_TRANSACTION, Record, parse_record, penstock_crc_setup, put_crc_property,
 )
@@ -440,35 +440,43 @@ cdef class Appender:
 
     cdef int take_records(self, Buffer* b, const int32_t[::1] slots, list queues) except -1:
         """Note where the finished records of a buffer begin and which queue each belongs to."""
-        cdef Encoded* e
-        cdef Record r
-        cdef Queue queue
-        cdef Py_ssize_t i
-        for i in range(slots.shape[0]):
-            if parse_record(b.data + b.used, b.capacity - b.used, &r) != REC_OK or r.size > self.encoder.max_record_size:
-                raise ValueError(f"no record that fits at byte {b.used}")
-            if slots[i] < 0 or slots[i] >= PyList_GET_SIZE(queues):
-                raise ValueError(f"record {i} has slot {slots[i]}")
-            queue = <Queue?> queues[slots[i]]
-            if r.queue_id != queue.state.queue_id or r.topic_length != queue.state.topic_length \
-                    or memcmp(b.data + b.used + r.topic_at, queue.state.topic, r.topic_length) != 0:
-                raise ValueError(f"record {i} belongs to another queue than {queue.topic}-{queue.queue_id}")
-            if not buffer_reserve(b, 0):
-                raise MemoryError()
-            e = &b.records[b.count]
-            e.at = b.used
-            e.size = r.size
-            e.messages = 1
-            e.store_timestamp_at = r.store_host_at - 8
-            e.takes_offset = r.sys_flag & SYS_TRANSACTION == 0 or r.sys_flag & SYS_TRANSACTION == SYS_COMMIT
-            e.waits = False
-            e.queue = queue.state
-            e.store_host = NULL
-            b.used += r.size
-            b.count += 1
+        cdef Py_ssize_t i, most = PyList_GET_SIZE(queues)
+        cdef const char* fault = NULL
+        cdef QueueState** states = <QueueState**> malloc((most + 1) * sizeof(QueueState*))
+        if states == NULL:
+            raise MemoryError()
+        try:
+            for i in range(most):
+                states[i] = (<Queue?> queues[i]).state
+            with nogil:
+                for i in range(slots.shape[0]):
+                    fault = self.take_record(b, states[slots[i]] if 0 <= slots[i] < most else NULL)
+                    if fault != NULL:
+                        break
+        finally:
+            free(states)
+        if fault != NULL:
+            raise ValueError(f"record {i} at byte {b.used}: {fault.decode()}")
         if b.used != b.capacity:
             raise ValueError(f"{b.capacity - b.used} bytes behind the last record")
         return 0
+
+    cdef const char* take_record(self, Buffer* b, QueueState* queue) noexcept nogil:
+        """Note the record at the end of a buffer; else why not."""
+        cdef Record r
+        if parse_record(b.data + b.used, b.capacity - b.used, &r) != REC_OK or r.size > self.encoder.max_record_size:
+            return b"no record that fits"
+        if queue == NULL or r.queue_id != queue.queue_id or r.topic_length != queue.topic_length \
+                or memcmp(b.data + b.used + r.topic_at, queue.topic, r.topic_length) != 0:
+            return b"it belongs to another queue than its slot"
+        if not buffer_reserve(b, 0):
+            return b"no memory"
+        b.records[b.count] = Encoded(
+            b.used, r.size, 1, r.store_host_at - 8, r.sys_flag & SYS_TRANSACTION in (0, SYS_COMMIT), False, queue, NULL, 0, 0, 0,
+        )
+        b.used += r.size
+        b.count += 1
+        return NULL
 
     def lock(self):
         """Take the put lock from Python, for messages that need their queue offset before they are encoded."""

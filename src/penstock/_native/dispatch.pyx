@@ -427,6 +427,11 @@ cdef class Dispatch:
         """Everything before this offset can be read and found: its units and entries are written."""
         return load_position(&self.visible_end)
 
+    @property
+    def is_settled(self):
+        """Whether everything that was dispatched is written: no unit and no entry waits."""
+        return self.dirty_count == 0 and self.waiting_head == self.waiting_tail and not self.queue_done
+
     def queue_part_done(self):
         """The unit of the current record was put by the caller: go on with its index entries."""
         self.queue_done = True

@@ -93,6 +93,11 @@ cdef class Index:
         self.state.capacity = capacity
         self.load_header()
 
+    @property
+    def room(self):
+        """How many more entries it takes."""
+        return self.state.capacity - self.state.count
+
     def load_header(self):
         """Take the counters from the memory again: another process may be writing it."""
         cdef uint8_t* p = self.state.base

@@ -9,7 +9,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 
 from penstock._native.dispatch cimport C_BLANK, C_DONE, C_INDEX_FULL, WAITING, Dispatch
-from penstock._native.index cimport index_hash
+from penstock._native.index cimport Index, index_hash, index_put, index_store_header
+from penstock._native.prefetch cimport prefetch_write
 from penstock._native.queue cimport Queue, QueueState
 from penstock._native.record cimport (
     REC_OK, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION, Properties, Record, hash_text, parse_record, scan_properties,
@@ -17,6 +18,7 @@ from penstock._native.record cimport (
 
 cdef enum:
     MOST_KEYS = WAITING // 2     # of one record: all of its entries wait at once
+    AHEAD = 32                   # entries between the one whose slot is fetched and the one that is put
     P_DONE = 0
     P_ENDED = 1
     P_BAD = 2
@@ -169,6 +171,42 @@ cdef class Prepared:
             self.hashes = <int32_t*> grown
             self.hash_capacity = capacity
         return 0
+
+    def stretch(self, int64_t begin, int64_t end):
+        """Where the records in [begin, end) that follow each other without a gap end, and how many entries they ask for."""
+        cdef int64_t i, keys = 0, at = begin
+        cdef const Item* item
+        with nogil:
+            for i in range(self.count):
+                item = &self.items[i]
+                if item.offset >= begin:
+                    if item.offset != at or item.offset + item.size > end:
+                        break
+                    at += item.size
+                    keys += item.keys
+        return at, keys
+
+    def put_keys(self, Index index not None, int64_t begin, int64_t end):
+        """Put the entries of the records in [begin, end) into an index; `stretch` says how much room it needs.
+
+        May run beside a `run` whose dispatcher is told, by `index_from`, that they are there.
+        """
+        cdef int64_t i, number = 0, ahead
+        cdef int32_t k
+        cdef const Item* item
+        with nogil:
+            for i in range(self.count):
+                item = &self.items[i]
+                if item.offset >= end:
+                    break
+                if item.offset >= begin:
+                    for k in range(item.keys):
+                        ahead = number + k + AHEAD
+                        if ahead < self.hash_count:
+                            prefetch_write(index.state.base + 40 + 4 * <int64_t> (self.hashes[ahead] % index.state.slots))
+                        index_put(&index.state, self.hashes[number + k], item.offset, item.timestamp)
+                number += item.keys
+            index_store_header(&index.state)
 
     def run(self, Dispatch dispatch not None, int64_t end):
         """Dispatch the records that end at or before `end`, as `Dispatch.run` would; answers as it does.

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -115,12 +116,42 @@ class Dispatcher:
             for queue in prepared.queues:
                 if not self.native.knows(queue.topic, queue.queue_id):
                     self.native.add_queue(self.queues.get(queue.topic, queue.queue_id).native)
-            while (code := prepared.run(self.native, self.commit_log.confirm_offset)) != native.DONE:
-                if code in (native.NEED_FILE, native.INDEX_FULL, native.WRITE_FAILED):
-                    self.help(code, memoryview(b""), "")
-                elif code != native.BLANK or not self._pass_blank():
-                    break
+            while self._advance_stretch(prepared):
+                pass
         self.arrived.notify()
+
+    def _advance_stretch(self, prepared: Prepared) -> bool:
+        """Dispatch records that follow each other in one file; whether another file begins behind them."""
+        end = self.commit_log.confirm_offset
+        with self._putting_keys(prepared, end):
+            while (code := prepared.run(self.native, end)) != native.DONE:
+                if code not in (native.NEED_FILE, native.INDEX_FULL, native.WRITE_FAILED):
+                    break
+                self.help(code, memoryview(b""), "")
+        return code == native.BLANK and self._pass_blank()
+
+    @contextmanager
+    def _putting_keys(self, prepared: Prepared, end: int) -> Iterator[None]:
+        """Fill the index beside what is done meanwhile, if its file has room for all of a stretch."""
+        begin = max(self.native.index_from, self.native.position)
+        end, keys = prepared.stretch(self.native.position, end)
+        if self.index is None or not self.native.indexing or not self.native.is_settled or not keys:
+            yield
+            return
+        self._guarded(self.use_index, "making an index file")
+        file = self.index.files[-1].native
+        if keys > file.room:
+            yield
+            return
+        self.native.index_from = max(begin, end)
+        self.native.use_index(None)  # one thread at a time: the run has nothing for it
+        with ThreadPoolExecutor(1, "index") as beside:
+            putting = beside.submit(prepared.put_keys, file, begin, end)
+            try:
+                yield
+            finally:
+                putting.result()
+                self.native.use_index(file)
 
     def _pass_blank(self) -> bool:
         """Go behind the blank that closes a log file; False when something else lies there."""
