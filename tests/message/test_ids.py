@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime
 
 import pytest
@@ -76,3 +77,13 @@ def test_unique_ids_differ() -> None:
     ids = {unique_id() for _ in range(5000)}
     assert len(ids) == 5000
     assert all(len(text) == 32 and text == text.upper() for text in ids)
+
+
+@given(st.lists(st.integers(0, 600), max_size=4), st.integers(0, 1 << 17))
+def test_many_unique_ids_are_those_that_as_many_calls_give(counts: list[int], before: int) -> None:
+    one, many = (UniqueIdGenerator(bytes(4), pid=1, salt=1, now_ms=lambda: 5000) for _ in range(2))
+    for make in (one, many):
+        make._counter = itertools.count(before)
+    for count in counts:
+        assert many.many(count) == [one() for _ in range(count)]
+    assert many() == one()

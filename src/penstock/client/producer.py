@@ -179,7 +179,7 @@ class Producer:
         if not given:
             return results
         topic = given[0].topic
-        check_topic(topic)
+        self._check_topic(topic)
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
         keys = unique_ids(len(given))
@@ -193,9 +193,12 @@ class Producer:
             sent: asyncio.Future[list[SendResult]] = loop.create_future()
             send = BatchSend(sender, sent, topic, queue, order_key, len(body) + _HEADER_BYTES, deadline)
             send.body = body
-            send.keys = keys[first:following]
+            send.keys = keys if following - first == len(given) else keys[first:following]
             send.begin()
-            results.extend(await sent)
+            answered = await sent
+            if following - first == len(given):
+                return answered
+            results += answered
             first = following
         return results
 
@@ -286,6 +289,12 @@ class Producer:
         assert self._sender is not None
         return self._sender
 
+    def _check_topic(self, topic: str) -> None:
+        """MessageRejected for a name that no broker takes; each is looked at once."""
+        if topic not in self._topics:
+            check_topic(topic)
+            self._topics.add(topic)
+
     async def _room(self, timeout: float | None) -> None:
         limit = self.settings.send_timeout if timeout is None else timeout
         await self._usable().window.room(asyncio.get_running_loop().time() + limit)
@@ -301,9 +310,7 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         sender = self._usable()
         topic = message.topic
-        if topic not in self._topics:
-            check_topic(topic)
-            self._topics.add(topic)
+        self._check_topic(topic)
         body, properties, sys_flag, key = prepare(message, self.settings, extra)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[SendResult] = loop.create_future()

@@ -28,6 +28,7 @@ _PORT_AND_OFFSET = struct.Struct(">iq")
 _PROCESS = struct.Struct(">HI")
 _IPV4_CHARACTERS = 32
 _IPV6_CHARACTERS = 56
+_BYTES = tuple(f"{number:02X}" for number in range(256))
 
 
 def offset_message_id(address: bytes, port: int, offset: int) -> str:
@@ -116,8 +117,19 @@ class UniqueIdGenerator:
 
     def many(self, count: int) -> list[str]:
         """So many new ids, of one moment."""
-        begin, counter = self._at(self._now_ms())[1], self._counter
-        return [f"{begin}{next(counter) & 0xFFFF:04X}" for _ in range(count)]
+        begin = self._at(self._now_ms())[1]
+        # They follow each other, because no other thread runs in the middle of this call. That is not promised.
+        numbers = list(itertools.islice(self._counter, count))
+        if not numbers or numbers[-1] - numbers[0] != count - 1:
+            return [f"{begin}{number & 0xFFFF:04X}" for number in numbers]
+        ids: list[str] = []
+        number, end = numbers[0], numbers[0] + count
+        while number < end:
+            low = number & 0xFF
+            same = f"{begin}{number >> 8 & 0xFF:02X}"
+            ids += [same + digits for digits in _BYTES[low : low + end - number]]
+            number += 256 - low
+        return ids
 
     def _at(self, now: int) -> tuple[int, str]:
         """A time, and how ids of that millisecond begin."""
