@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from penstock._native.batchbody import unique_keys
 from penstock.client.instance import ClientInstance
 from penstock.client.outgoing import check_topic, prepare
 from penstock.client.queue import MessageQueue
@@ -20,7 +21,7 @@ from penstock.client.settings import ClientSettings
 from penstock.client.transaction import CheckListener, Transaction, TransactionChecks, TransactionState
 from penstock.errors import MessageRejected, RemotingError, RemotingTimeout, UsageError
 from penstock.message import Message
-from penstock.message.ids import unique_ids
+from penstock.message.ids import reserve_unique_ids
 from penstock.message.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_SHARDING_KEY,
@@ -182,7 +183,7 @@ class Producer:
         self._check_topic(topic)
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
-        keys = unique_ids(len(given))
+        keys = unique_keys(*reserve_unique_ids(len(given)), len(given))
         first = 0
         while first < len(given):
             body, following = sender.batches.join(given, first, keys, topic, most)

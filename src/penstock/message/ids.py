@@ -20,15 +20,14 @@ __all__ = [
     "message_id_of",
     "offset_message_id",
     "parse_host",
+    "reserve_unique_ids",
     "unique_id",
-    "unique_ids",
 ]
 
 _PORT_AND_OFFSET = struct.Struct(">iq")
 _PROCESS = struct.Struct(">HI")
 _IPV4_CHARACTERS = 32
 _IPV6_CHARACTERS = 56
-_BYTES = tuple(f"{number:02X}" for number in range(256))
 
 
 def offset_message_id(address: bytes, port: int, offset: int) -> str:
@@ -117,19 +116,19 @@ class UniqueIdGenerator:
 
     def many(self, count: int) -> list[str]:
         """So many new ids, of one moment."""
-        begin = self._at(self._now_ms())[1]
-        # They follow each other, because no other thread runs in the middle of this call. That is not promised.
-        numbers = list(itertools.islice(self._counter, count))
-        if not numbers or numbers[-1] - numbers[0] != count - 1:
-            return [f"{begin}{number & 0xFFFF:04X}" for number in numbers]
-        ids: list[str] = []
-        number, end = numbers[0], numbers[0] + count
-        while number < end:
-            low = number & 0xFF
-            same = f"{begin}{number >> 8 & 0xFF:02X}"
-            ids += [same + digits for digits in _BYTES[low : low + end - number]]
-            number += 256 - low
-        return ids
+        begin, first = self.reserve(count)
+        return [f"{begin}{number & 0xFFFF:04X}" for number in range(first, first + count)]
+
+    def reserve(self, count: int) -> tuple[str, int]:
+        """How so many new ids begin, and their first number: they follow each other."""
+        begin, counter = self._at(self._now_ms())[1], self._counter
+        while True:
+            first = last = next(counter)
+            if count > 1:
+                last = next(itertools.islice(counter, count - 2, None))
+            # No other thread takes a number in between, as it is. Should one, the numbers are left unused.
+            if last - first == max(count, 1) - 1:
+                return begin, first
 
     def _at(self, now: int) -> tuple[int, str]:
         """A time, and how ids of that millisecond begin."""
@@ -151,9 +150,9 @@ def unique_id() -> str:
     return _own_generator()()
 
 
-def unique_ids(count: int) -> list[str]:
-    """So many new unique ids of this process."""
-    return _own_generator().many(count)
+def reserve_unique_ids(count: int) -> tuple[str, int]:
+    """So many new unique ids of this process: how they begin, and the first of the numbers they end with."""
+    return _own_generator().reserve(count)
 
 
 def _own_generator() -> UniqueIdGenerator:
