@@ -275,22 +275,8 @@ class Sending:
             return self.refused(request, result)
         broker.dispatching.appended((topic, queue_id))
         broker.stats.count_put(topic, 1, result.size)
-        frame = send_answer(
-            request.opaque,
-            request.binary,
-            0,
-            None,
-            self._region,
-            self._trace,
-            result.message_id or "",
-            queue_id,
-            result.queue_offset,
-            key,
-        )
-        if self._sync and waits:
-            broker.acks.add(result.end_offset, _Ack(self, connection, request, frame))
-        else:
-            connection.reply_raw(request, (frame,))
+        place, end = result.queue_offset, result.end_offset
+        self.answer_stored(connection, request, result.message_id or "", queue_id, place, key, end, waits)
         return None
 
     def _put(
@@ -422,6 +408,25 @@ class Sending:
         self._broker.stats.put_failures += 1
         code, remark = failure(error)
         return request.answer(code, dict(self.marks), remark=remark)
+
+    def answer_stored(
+        self,
+        connection: Connection,
+        request: Command,
+        message_id: str,
+        queue_id: int,
+        queue_offset: int,
+        key: str | None,
+        end_offset: int,
+        waits: bool,
+    ) -> None:
+        """Say that it is stored, now or when it is on disk. ``answer``, in fewer steps."""
+        head = (request.opaque, request.binary, 0, None, self._region, self._trace)
+        frame = send_answer(*head, message_id, queue_id, queue_offset, key)
+        if self._sync and waits:
+            self._broker.acks.add(end_offset, _Ack(self, connection, request, frame))
+        else:
+            connection.reply_raw(request, (frame,))
 
     def answer(
         self, connection: Connection, request: Command, answer: Command, end_offset: int, waits: bool
