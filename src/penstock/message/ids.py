@@ -121,14 +121,17 @@ class UniqueIdGenerator:
 
     def reserve(self, count: int) -> tuple[str, int]:
         """How so many new ids begin, and their first number: they follow each other."""
-        begin, counter = self._at(self._now_ms())[1], self._counter
+        now, counter = self._now_ms(), self._counter
+        moment = self._moment
+        if moment[0] != now:
+            moment = self._at(now)
         while True:
             first = last = next(counter)
             if count > 1:
                 last = next(itertools.islice(counter, count - 2, None))
             # No other thread takes a number in between, as it is. Should one, the numbers are left unused.
             if last - first == max(count, 1) - 1:
-                return begin, first
+                return moment[1], first
 
     def _at(self, now: int) -> tuple[int, str]:
         """A time, and how ids of that millisecond begin."""
