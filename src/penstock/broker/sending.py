@@ -103,7 +103,12 @@ class Sending:
 
     def _send(self, connection: Connection, request: Command, header: SendHeader) -> Command | None:
         queues = self._plain.get(header.topic, 0)
-        if -1 < header.queue_id < queues and not header.batch and request.body and not self._parked:
+        short = -1 < header.queue_id < queues and bool(request.body) and not self._parked
+        if short and header.batch:
+            known = self._topics.find(header.topic)
+            if known is not None and self._has_room(len(request.body)):
+                return self._put_either(connection, request, header, known)
+        elif short:
             finished = finish_properties(header.properties, self.rules.suffix)
             # What asks for more than being stored goes the long way, and so does what needs another log file.
             plain = finished is not None and not finished[2] and not header.sys_flag & INNER_BATCH_FLAG
