@@ -202,6 +202,24 @@ def test_a_batch_becomes_one_record_a_message(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_later_batches_are_taken_and_refused_as_the_first_is(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        def fields(**more: str) -> dict[str, str]:
+            return send_fields("T", properties=properties_text(WAIT="true"), m="true", **more)
+
+        body = batch((b"one", b""), (b"two", b""))
+        first, second = [(await client.call(320, fields(), body)).fields for _ in range(2)]
+        assert set(first) == {"MSG_REGION", "TRACE_ON", "msgId", "queueId", "queueOffset"}
+        assert second == {**first, "msgId": second["msgId"], "queueOffset": "2"}
+        assert len({*first["msgId"].split(","), *second["msgId"].split(",")}) == 4
+        assert (await client.call(320, fields(), b"")).code == 1
+        assert (await client.call(320, fields(e="99"), body)).code == 29
+        assert (await client.call(320, fields(f="4"), body)).code == 13  # of a transaction
+        assert [each.body for each in records(await client.pull("T"))] == [b"one", b"two"] * 2
+
+    play(tmp_path, scene)
+
+
 @pytest.mark.parametrize("body", [b"junk", batch((b"one", b""))[:-1], b"\xff" * 40])
 def test_a_damaged_batch_is_refused_and_nothing_of_it_stored(tmp_path: Path, body: bytes) -> None:
     async def scene(broker: Broker, client: Client) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock._native.batchbody import unique_keys
 from penstock.message import decode_message_id, unique_id
 from penstock.message.host import format_host, pack_host, parse_host, unpack_host
 from penstock.message.ids import UniqueIdGenerator, message_id_of
@@ -76,3 +79,35 @@ def test_unique_ids_differ() -> None:
     ids = {unique_id() for _ in range(5000)}
     assert len(ids) == 5000
     assert all(len(text) == 32 and text == text.upper() for text in ids)
+
+
+@given(st.lists(st.integers(0, 600), max_size=4), st.integers(0, 1 << 17), st.sampled_from([4, 16]))
+def test_many_unique_ids_are_those_that_as_many_calls_give(
+    counts: list[int], before: int, address: int
+) -> None:
+    def generator() -> UniqueIdGenerator:
+        made = UniqueIdGenerator(bytes(address), pid=1, salt=1, now_ms=lambda: 5000)
+        made._counter = itertools.count(before)
+        return made
+
+    one, many, compiled = generator(), generator(), generator()
+    for count in filter(None, counts):
+        expected = [one() for _ in range(count)]
+        assert many.many(count) == expected
+        assert unique_keys(*compiled.reserve(count), count) == expected
+    assert many() == compiled() == one()
+
+
+def test_threads_get_different_ids() -> None:
+    make = UniqueIdGenerator(bytes(4), now_ms=lambda: 5000)
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(lambda number: make.many(50) if number % 2 else [make()], range(400)))
+    ids = [each for some in taken for each in some]
+    assert len(set(ids)) == len(ids) == 200 * 51
+    assert all(int(some[-1][-4:], 16) - int(some[0][-4:], 16) == len(some) - 1 for some in taken)
+
+
+@pytest.mark.parametrize(("begin", "count"), [("é", 1), ("A", -1)])
+def test_what_is_no_run_of_ids_is_refused(begin: str, count: int) -> None:
+    with pytest.raises(ValueError):
+        unique_keys(begin, 0, count)

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 from penstock.message import Message
 
+def unique_keys(begin: str, first: int, count: int) -> list[str]: ...
 def split_batch(body: bytes | bytearray | memoryview) -> list[tuple[int, bytes, bytes]]: ...
 
 class BatchWriter:

@@ -3,8 +3,10 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from penstock._native.encode cimport (
@@ -17,10 +19,43 @@ from penstock._native.record cimport PROPERTIES_LIMIT
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     bint PyUnicode_CheckExact(object o)
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    bint PyUnicode_IS_ASCII(object text)
+    void* PyUnicode_DATA(object text)
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
+    int _PyBytes_Resize(PyObject** data, Py_ssize_t size) except -1
+    char* bytes_of "PyBytes_AS_STRING"(PyObject* data)
 
 cdef enum:
     HEAD = 20
-    KEPT_BYTES = 1 << 20  # one large batch must not keep its buffer for ever
+    MOST_EXPECTED = 1 << 20  # one large batch must not make all that follow start as large
+    DIGITS = 4
+
+cdef const char* HEX = b"0123456789ABCDEF"
+
+
+def unique_keys(str begin not None, int64_t first, Py_ssize_t count):
+    """So many unique ids that begin alike, numbered from `first`. Plain twin: message.ids.UniqueIdGenerator.many."""
+    cdef Py_ssize_t length = len(begin), i
+    cdef uint32_t number
+    cdef char* text
+    cdef list made
+    cdef str key
+    if count < 0 or not PyUnicode_IS_ASCII(begin):
+        raise ValueError(f"{count} ids that begin with {begin!r}")
+    made = PyList_New(count)
+    for i in range(count):
+        key = PyUnicode_New(length + DIGITS, 127)
+        text = <char*> PyUnicode_DATA(key)
+        number = <uint32_t> ((first + i) & 0xFFFF)
+        memcpy(text, PyUnicode_DATA(begin), length)
+        text[length] = HEX[number >> 12]
+        text[length + 1] = HEX[number >> 8 & 15]
+        text[length + 2] = HEX[number >> 4 & 15]
+        text[length + 3] = HEX[number & 15]
+        Py_INCREF(key)
+        PyList_SET_ITEM(made, i, key)
+    return made
 
 
 cdef bint next_item(const uint8_t* p, int64_t* at, int64_t end, Item* item) except -1:
@@ -84,8 +119,8 @@ cdef class BatchWriter:
     cdef object message_type
     cdef object describe
     cdef Py_ssize_t slots[FIELD_COUNT]
-    cdef uint8_t* data
-    cdef Py_ssize_t used, capacity
+    cdef PyObject* body  # bytes in the making, which nobody else has seen
+    cdef Py_ssize_t used, capacity, expected
 
     def __cinit__(self, object message_type not None, object describe not None):
         """`describe(message, topic, key)` gives property bytes and unique key of any message, or raises what stands against it."""
@@ -94,7 +129,7 @@ cdef class BatchWriter:
         self.describe = describe
 
     def __dealloc__(self):
-        free(self.data)
+        Py_XDECREF(self.body)
 
     def join(self, list messages not None, Py_ssize_t first, list keys not None, object topic, Py_ssize_t most):
         """(body, index of the next message): as many from `first` on as stay within `most` bytes, one at least.
@@ -102,39 +137,47 @@ cdef class BatchWriter:
         `keys` has a unique key for each message; that of a message with its own is put in its place.
         """
         cdef Py_ssize_t index = first, before
-        cdef bytes body
         if first < 0 or first >= len(messages) or len(keys) != len(messages):
             raise ValueError(f"message {first} of {len(messages)}, with {len(keys)} keys")
-        self.used = 0
-        try:
-            while index < len(messages):
-                before = self.used
-                if not self.add_plain(messages[index], topic, keys[index]):
-                    self.add_described(messages, index, keys, topic)
-                if self.used > most and before:
-                    self.used = before
-                    break
-                index += 1
-            body = PyBytes_FromStringAndSize(<const char*> self.data, self.used)
-        finally:
-            if self.capacity > KEPT_BYTES:
-                free(self.data)
-                self.data = NULL
-                self.capacity = 0
-        return body, index
+        self.drop()
+        while index < len(messages):
+            before = self.used
+            if not self.add_plain(messages[index], topic, keys[index]):
+                self.add_described(messages, index, keys, topic)
+            if self.used > most and before:
+                self.used = before
+                break
+            index += 1
+        return self.take(), index
+
+    cdef int drop(self) except -1:
+        """Forget what a body that failed left."""
+        Py_XDECREF(self.body)
+        self.body = NULL
+        self.used = self.capacity = 0
+        return 0
+
+    cdef bytes take(self):
+        """The body, which is given away: a batch is large, and is not copied once more."""
+        _PyBytes_Resize(&self.body, self.used)
+        made = <bytes> <object> self.body
+        # The next batch is likely to be as large; what is too much is given back by then.
+        self.expected = self.used + (self.used >> 3) if self.used <= MOST_EXPECTED else 0
+        self.drop()
+        return made
 
     cdef uint8_t* room(self, Py_ssize_t more) except NULL:
         """Where the next `more` bytes go."""
-        cdef void* grown
         cdef Py_ssize_t wanted
         if self.used + more > self.capacity:
-            wanted = (self.used + more) * 2
-            grown = realloc(self.data, wanted)
-            if grown == NULL:
-                raise MemoryError
-            self.data = <uint8_t*> grown
+            wanted = max((self.used + more) * 2, self.expected)
+            if self.body == NULL:
+                self.body = new_bytes(NULL, wanted)
+            else:
+                self.capacity = 0  # a failure takes the bytes away
+                _PyBytes_Resize(&self.body, wanted)
             self.capacity = wanted
-        return self.data + self.used
+        return <uint8_t*> bytes_of(self.body) + self.used
 
     cdef uint8_t* start(self, object flag, const char* body, Py_ssize_t body_length, Py_ssize_t properties_length) except NULL:
         """Write a message up to its properties; where those go."""

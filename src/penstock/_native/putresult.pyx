@@ -1,7 +1,7 @@
 """What became of messages that were put."""
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
@@ -10,6 +10,10 @@ from libc.string cimport memcpy
 from penstock._native.encode cimport FLUSH_DISK_TIMEOUT, PUT_OK, UNKNOWN_ERROR, Buffer, Encoded, put_hex
 from penstock._native.encode import STATUSES
 from penstock._native.queue cimport Queue
+
+cdef extern from "Python.h":
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    void* PyUnicode_DATA(object text)
 
 cdef tuple STATUS_NAMES = STATUSES
 
@@ -162,23 +166,33 @@ cdef class PutResults:
     def message_ids(self):
         """The offset message ids of all messages, which must all have been appended, with commas between them."""
         cdef Encoded* e
-        cdef bytes host, text
+        cdef bytes host
+        cdef uint8_t* start
         cdef uint8_t* p
-        cdef Py_ssize_t i, size = 0
+        cdef const uint8_t* before = NULL
+        cdef Py_ssize_t i, size = 0, length
         if self.failures is not None or self.appended_count != self.count:
             raise ValueError("not every message was appended")
+        if self.count == 0:
+            return ""
         for i in range(self.count):
             size += 2 * PyBytes_GET_SIZE(<bytes> <object> <PyObject*> self.records[i].store_host) + 17
-        text = PyBytes_FromStringAndSize(NULL, size)
-        p = <uint8_t*> PyBytes_AS_STRING(text)
+        text = PyUnicode_New(size - 1, 127)
+        start = p = <uint8_t*> PyUnicode_DATA(text)
         for i in range(self.count):
             e = &self.records[i]
             host = <bytes> <object> <PyObject*> e.store_host
-            p = put_hex_bytes(p, <const uint8_t*> PyBytes_AS_STRING(host), PyBytes_GET_SIZE(host))
-            p = put_hex(put_hex(p, <uint32_t> (e.physical_offset >> 32), 8), <uint32_t> e.physical_offset, 8)
-            p[0] = b","
-            p += 1
-        return text[:size - 1].decode("ascii") if self.count else ""
+            length = 2 * PyBytes_GET_SIZE(host)
+            if p != start:
+                p[0] = b","
+                p += 1
+            if before != NULL and e.store_host == self.records[i - 1].store_host:
+                memcpy(p, before, length)  # nearly always: a batch is stored by one broker
+            else:
+                put_hex_bytes(p, <const uint8_t*> PyBytes_AS_STRING(host), length // 2)
+            before = p
+            p = put_hex(put_hex(p + length, <uint32_t> (e.physical_offset >> 32), 8), <uint32_t> e.physical_offset, 8)
+        return text
 
 
 cdef uint8_t* put_hex_bytes(uint8_t* p, const uint8_t* source, Py_ssize_t count) noexcept:

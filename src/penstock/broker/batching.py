@@ -34,12 +34,13 @@ class Batching:
         self._sending = sending
         self._broker = broker
         self._store = broker.store
+        self._read: tuple[str, dict[str, str]] = ("", {})
 
     def put(
         self, connection: Connection, request: Command, header: SendHeader, topic: TopicConfig
     ) -> Command | None:
         name = header.topic
-        common = parse_text(header.properties) if header.properties else {}
+        common = self._common(header.properties)
         if len(name) > TOPIC_MAX_LENGTH:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(name)}")
         if name.startswith(RETRY_TOPIC_PREFIX):
@@ -74,18 +75,20 @@ class Batching:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         if not results.ok:
             return self._sending.refused(request, next(each for each in results if not each.ok))
-        fields = {
-            "msgId": results.message_ids(),
-            "queueId": str(header.queue_id),
-            "queueOffset": str(results[0].queue_offset),
-            **self._sending.marks,
-        }
-        if key:
-            fields["transactionId"] = key
-        self._broker.dispatching.appended((name, header.queue_id), count)
+        queue_id = header.queue_id
+        self._broker.dispatching.appended((name, queue_id), count)
         self._broker.stats.count_put(name, count, len(request.body))
         waits = common.get("WAIT", "").lower() != "false"
-        return self._sending.answer(connection, request, request.answer(0, fields), results.end_offset, waits)
+        offset, end = results[0].queue_offset, results.end_offset
+        ids = results.message_ids()
+        self._sending.answer_stored(connection, request, ids, queue_id, offset, key or None, end, waits)
+        return None
+
+    def _common(self, text: str) -> dict[str, str]:
+        """The properties of a batch as a whole, which are nearly always those of the one before."""
+        if text != self._read[0]:
+            self._read = text, parse_text(text)
+        return self._read[1]
 
     def _put_inner_batch(
         self,

@@ -103,7 +103,12 @@ class Sending:
 
     def _send(self, connection: Connection, request: Command, header: SendHeader) -> Command | None:
         queues = self._plain.get(header.topic, 0)
-        if -1 < header.queue_id < queues and not header.batch and request.body and not self._parked:
+        short = -1 < header.queue_id < queues and bool(request.body) and not self._parked
+        if short and header.batch:
+            known = self._topics.find(header.topic)
+            if known is not None and self._has_room(len(request.body)):
+                return self._put_either(connection, request, header, known)
+        elif short:
             finished = finish_properties(header.properties, self.rules.suffix)
             # What asks for more than being stored goes the long way, and so does what needs another log file.
             plain = finished is not None and not finished[2] and not header.sys_flag & INNER_BATCH_FLAG
@@ -275,22 +280,8 @@ class Sending:
             return self.refused(request, result)
         broker.dispatching.appended((topic, queue_id))
         broker.stats.count_put(topic, 1, result.size)
-        frame = send_answer(
-            request.opaque,
-            request.binary,
-            0,
-            None,
-            self._region,
-            self._trace,
-            result.message_id or "",
-            queue_id,
-            result.queue_offset,
-            key,
-        )
-        if self._sync and waits:
-            broker.acks.add(result.end_offset, _Ack(self, connection, request, frame))
-        else:
-            connection.reply_raw(request, (frame,))
+        place, end = result.queue_offset, result.end_offset
+        self.answer_stored(connection, request, result.message_id or "", queue_id, place, key, end, waits)
         return None
 
     def _put(
@@ -422,6 +413,25 @@ class Sending:
         self._broker.stats.put_failures += 1
         code, remark = failure(error)
         return request.answer(code, dict(self.marks), remark=remark)
+
+    def answer_stored(
+        self,
+        connection: Connection,
+        request: Command,
+        message_id: str,
+        queue_id: int,
+        queue_offset: int,
+        key: str | None,
+        end_offset: int,
+        waits: bool,
+    ) -> None:
+        """Say that it is stored, now or when it is on disk. ``answer``, in fewer steps."""
+        head = (request.opaque, request.binary, 0, None, self._region, self._trace)
+        frame = send_answer(*head, message_id, queue_id, queue_offset, key)
+        if self._sync and waits:
+            self._broker.acks.add(end_offset, _Ack(self, connection, request, frame))
+        else:
+            connection.reply_raw(request, (frame,))
 
     def answer(
         self, connection: Connection, request: Command, answer: Command, end_offset: int, waits: bool

@@ -39,7 +39,9 @@ def _entry(name: str, value: str) -> bytes:
     return _KEY.pack(len(key)) + key + _VALUE.pack(len(text)) + text
 
 
+_BORN_KEY = _KEY.pack(1) + b"g"
 _PROPERTIES_KEY = _KEY.pack(1) + b"i"
+_BATCH_END = _PROPERTIES_KEY + _VALUE.pack(len(_BATCH_PROPERTIES)) + _BATCH_PROPERTIES
 
 
 class SendTemplate:
@@ -114,8 +116,8 @@ class SendTemplate:
         body_size = len(body)
         if self._sign is not None:
             return encode_head(self._signed(self._sign, _BATCH, body, _BATCH_PROPERTIES), body_size, opaque)
-        moment = _entry("g", str(time.time_ns() // 1_000_000)) + _PROPERTIES_KEY
-        fields = len(self._batch) + len(moment) + 4 + len(_BATCH_PROPERTIES)
+        now = b"%d" % (time.time_ns() // 1_000_000)
+        fields = len(self._batch) + len(_BORN_KEY) + 4 + len(now) + len(_BATCH_END)
         head = _HEAD.pack(
             4 + _HEADER_FIXED + fields + body_size,
             _BINARY | _HEADER_FIXED + fields,
@@ -127,8 +129,7 @@ class SendTemplate:
             0,
             fields,
         )
-        size = _VALUE.pack(len(_BATCH_PROPERTIES))
-        return b"".join((head, self._batch, moment, size, _BATCH_PROPERTIES))
+        return b"".join((head, self._batch, _BORN_KEY, _VALUE.pack(len(now)), now, _BATCH_END))
 
     def _signed(
         self,

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from penstock._native.batchbody import unique_keys
 from penstock.client.instance import ClientInstance
 from penstock.client.outgoing import check_topic, prepare
 from penstock.client.queue import MessageQueue
@@ -20,7 +21,7 @@ from penstock.client.settings import ClientSettings
 from penstock.client.transaction import CheckListener, Transaction, TransactionChecks, TransactionState
 from penstock.errors import MessageRejected, RemotingError, RemotingTimeout, UsageError
 from penstock.message import Message
-from penstock.message.ids import unique_ids
+from penstock.message.ids import reserve_unique_ids
 from penstock.message.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_SHARDING_KEY,
@@ -179,10 +180,10 @@ class Producer:
         if not given:
             return results
         topic = given[0].topic
-        check_topic(topic)
+        self._check_topic(topic)
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
-        keys = unique_ids(len(given))
+        keys = unique_keys(*reserve_unique_ids(len(given)), len(given))
         first = 0
         while first < len(given):
             body, following = sender.batches.join(given, first, keys, topic, most)
@@ -193,9 +194,12 @@ class Producer:
             sent: asyncio.Future[list[SendResult]] = loop.create_future()
             send = BatchSend(sender, sent, topic, queue, order_key, len(body) + _HEADER_BYTES, deadline)
             send.body = body
-            send.keys = keys[first:following]
+            send.keys = keys if following - first == len(given) else keys[first:following]
             send.begin()
-            results.extend(await sent)
+            answered = await sent
+            if following - first == len(given):
+                return answered
+            results += answered
             first = following
         return results
 
@@ -286,6 +290,12 @@ class Producer:
         assert self._sender is not None
         return self._sender
 
+    def _check_topic(self, topic: str) -> None:
+        """MessageRejected for a name that no broker takes; each is looked at once."""
+        if topic not in self._topics:
+            check_topic(topic)
+            self._topics.add(topic)
+
     async def _room(self, timeout: float | None) -> None:
         limit = self.settings.send_timeout if timeout is None else timeout
         await self._usable().window.room(asyncio.get_running_loop().time() + limit)
@@ -301,9 +311,7 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         sender = self._usable()
         topic = message.topic
-        if topic not in self._topics:
-            check_topic(topic)
-            self._topics.add(topic)
+        self._check_topic(topic)
         body, properties, sys_flag, key = prepare(message, self.settings, extra)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[SendResult] = loop.create_future()

@@ -20,8 +20,8 @@ __all__ = [
     "message_id_of",
     "offset_message_id",
     "parse_host",
+    "reserve_unique_ids",
     "unique_id",
-    "unique_ids",
 ]
 
 _PORT_AND_OFFSET = struct.Struct(">iq")
@@ -116,8 +116,22 @@ class UniqueIdGenerator:
 
     def many(self, count: int) -> list[str]:
         """So many new ids, of one moment."""
-        begin, counter = self._at(self._now_ms())[1], self._counter
-        return [f"{begin}{next(counter) & 0xFFFF:04X}" for _ in range(count)]
+        begin, first = self.reserve(count)
+        return [f"{begin}{number & 0xFFFF:04X}" for number in range(first, first + count)]
+
+    def reserve(self, count: int) -> tuple[str, int]:
+        """How so many new ids begin, and their first number: they follow each other."""
+        now, counter = self._now_ms(), self._counter
+        moment = self._moment
+        if moment[0] != now:
+            moment = self._at(now)
+        while True:
+            first = last = next(counter)
+            if count > 1:
+                last = next(itertools.islice(counter, count - 2, None))
+            # No other thread takes a number in between, as it is. Should one, the numbers are left unused.
+            if last - first == max(count, 1) - 1:
+                return moment[1], first
 
     def _at(self, now: int) -> tuple[int, str]:
         """A time, and how ids of that millisecond begin."""
@@ -139,9 +153,9 @@ def unique_id() -> str:
     return _own_generator()()
 
 
-def unique_ids(count: int) -> list[str]:
-    """So many new unique ids of this process."""
-    return _own_generator().many(count)
+def reserve_unique_ids(count: int) -> tuple[str, int]:
+    """So many new unique ids of this process: how they begin, and the first of the numbers they end with."""
+    return _own_generator().reserve(count)
 
 
 def _own_generator() -> UniqueIdGenerator:

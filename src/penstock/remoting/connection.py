@@ -27,6 +27,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Handler: TypeAlias = "Callable[[Connection, Command], Command | Awaitable[Command | None] | None]"
 _NOBODY = ("", 0)
 _INT32_HIGH = 2**31 - 1
+_LENGTHS = 8  # bytes of a frame that say how long it is, and its header
 FLUSH_BYTES = 256 << 10
 """Written in one turn of the loop and handed to the transport before it ends: pulls can be large."""
 
@@ -234,15 +235,14 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active = self._loop.time()
-        received: bytes | bytearray = data
-        if self._partial:
-            if not self._extend(data):
-                return
-            received = self._partial
-        commands, end, wrong = take_frames(received, self._max_frame, self._max_header, tolerant_header)
-        # Large bodies are views of ``received``, so what is left is moved out of it.
-        if end < len(received) or received is not data:
-            self._keep(bytearray(received[end:]), begun=end > 0 or received is data)
+        commands, used, wrong = self._complete(data) if self._partial else ([], 0, None)
+        if used < len(data) and wrong is None and not self.closed:
+            received = memoryview(data)[used:] if used else data
+            found, end, wrong = self._take(received)
+            commands += found
+            # Large bodies are views of ``received``, so what is left is moved out of it.
+            if end < len(received):
+                self._keep(bytearray(memoryview(received)[end:]))
         due, self._flush_due = self._flush_due, True
         for command in commands:
             if self.closed:
@@ -257,23 +257,37 @@ class Connection(asyncio.Protocol):
             self._crowded = True
             self._transport.pause_reading()
 
-    def _extend(self, data: bytes) -> bool:
-        """Add to the unfinished frame; true when it is worth looking at again."""
-        partial = self._partial
-        lengths_known = len(partial) >= 8
-        partial += data
-        self._charge(len(data))
-        # A frame of 16 MiB comes in hundreds of pieces. Its lengths were checked when the first came.
-        return not self.closed and not (
-            lengths_known and len(partial) < 4 + int.from_bytes(partial[:4], "big")
-        )
+    def _take(self, received: Buffer) -> tuple[list[Command], int, str | None]:
+        return take_frames(received, self._max_frame, self._max_header, tolerant_header)
 
-    def _keep(self, rest: bytearray, *, begun: bool) -> None:
-        """Remember a frame whose end has not come yet; ``begun``: it is another one than before."""
+    def _complete(self, data: bytes) -> tuple[list[Command], int, str | None]:
+        """Add to the unfinished frame: its command if it is whole now, how many bytes it took, what is wrong.
+
+        Nothing else is moved: most of what comes with the end of a large frame is others, whole already.
+        """
+        view = memoryview(data)
+        commands: list[Command] = []
+        used, wrong = 0, None
+        while self._partial and used < len(data) and wrong is None and not self.closed:
+            partial = self._partial
+            known = len(partial) >= _LENGTHS
+            size = 4 + int.from_bytes(partial[:4], "big") if known else _LENGTHS
+            more = view[used : used + size - len(partial)]
+            partial += more
+            used += len(more)
+            self._charge(len(more))
+            # A frame of 16 MiB comes in hundreds of pieces. Its lengths were checked when they came.
+            if not known or len(partial) == size:
+                commands, end, wrong = self._take(partial)
+                if end:
+                    self._keep(bytearray())
+        return commands, used, wrong
+
+    def _keep(self, rest: bytearray) -> None:
+        """Remember a frame whose end has not come yet, or that there is none."""
         self._charge(len(rest) - len(self._partial))
         self._partial = rest
-        if begun:
-            self.partial_since = self.last_active if rest else 0.0
+        self.partial_since = self.last_active if rest else 0.0
 
     def _charge(self, size: int) -> None:
         self._budget.used += size
