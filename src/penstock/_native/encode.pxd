@@ -1,5 +1,6 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
 
 from penstock._native.queue cimport Queue, QueueState
 
@@ -50,6 +51,14 @@ cdef inline bint plain(const uint8_t* p, Py_ssize_t n) noexcept nogil:
         if p[i] == 1 or p[i] == 2:
             return False
     return True
+
+cdef inline uint8_t* put_pair(uint8_t* p, const char* name, Py_ssize_t n, const char* value, Py_ssize_t v) noexcept nogil:
+    """A property; where the next one goes."""
+    memcpy(p, name, n)
+    p[n] = 1
+    memcpy(p + n + 1, value, v)
+    p[n + 1 + v] = 2
+    return p + n + v + 2
 
 cdef inline uint8_t* put_hex(uint8_t* p, uint32_t value, int digits) noexcept nogil:
     """Upper-case digits; where the next ones go."""

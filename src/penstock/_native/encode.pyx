@@ -431,14 +431,6 @@ cdef class Encoder:
         )
 
 
-cdef inline uint8_t* put_pair(uint8_t* p, const char* name, Py_ssize_t n, const char* value, Py_ssize_t v) noexcept nogil:
-    memcpy(p, name, n)
-    p[n] = 1
-    memcpy(p + n + 1, value, v)
-    p[n + 1 + v] = 2
-    return p + n + v + 2
-
-
 def month_of(int64_t now):
     """The local month around `now`, as [begin, end) in milliseconds."""
     import time

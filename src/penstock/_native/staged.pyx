@@ -17,7 +17,7 @@ from penstock._native.arrowin cimport (
     INT64, MAP, NOTHING, TEXT, LARGE_TEXT, Column, is_null, number_at, take_column, text_at,
 )
 from penstock._native.encode import month_of
-from penstock._native.encode cimport plain
+from penstock._native.encode cimport plain, put_pair
 from penstock._native.endian cimport put16, put32, put64
 from penstock._native.record cimport (
     MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, hash_text, parse_record,
@@ -26,7 +26,7 @@ from penstock._native.record cimport (
 from penstock._native.stagedrow cimport (
     C_BODY, C_BORN, C_DELAY, C_DELIVER_AT, C_FLAG, C_KEYS, C_ORDER_KEY, C_PROPERTIES, C_QUEUE_ID, C_SYS_FLAG, C_TAGS, C_TOPIC,
     C_UNIQUE_KEY, COLUMN_COUNT, KEPT_FLAGS, MAX_QUEUE, S_BAD_QUEUE, S_DONE, S_LONG_BODY, S_LONG_PROPERTIES, S_LONG_RECORD,
-    S_NEED_QUEUE, S_NO_MEMORY, S_NO_TOPIC, S_SEPARATOR, S_SPECIAL, asks_for_more, named, never_stored, put_pair,
+    S_NEED_QUEUE, S_NO_MEMORY, S_NO_TOPIC, S_SEPARATOR, S_SPECIAL, asks_for_more, named, never_stored,
 )
 from penstock._native.topicslots cimport TopicSlots, find_slot, free_topics, make_slot
 
@@ -325,7 +325,7 @@ cdef class RecordEncoder:
         )
 
     cdef int encode_row(self, int64_t row, int64_t now) noexcept nogil:
-        cdef Span topic, body, keys, tags, unique, name
+        cdef Span topic, body, keys, tags, unique, name, value
         cdef bint has_keys, has_tags, has_unique, given_unique = False, round_robin
         cdef int64_t queue_id, length = 0, total, born, i, begin, end
         cdef int32_t slot, host_length = self.host_length, sys_flag = 0
@@ -425,15 +425,15 @@ cdef class RecordEncoder:
         put16(p, <int16_t> length)
         p += 2
         if keys.length:
-            p = put_pair(p, b"KEYS", 4, keys)
+            p = put_pair(p, b"KEYS", 4, <const char*> keys.at, keys.length)
         if tags.length:
-            p = put_pair(p, b"TAGS", 4, tags)
+            p = put_pair(p, b"TAGS", 4, <const char*> tags.at, tags.length)
         if not has_unique and not given_unique:
             self.next_unique()
             unique.at = self.unique
             unique.length = 32
         if unique.length:
-            p = put_pair(p, b"UNIQ_KEY", 8, unique)
+            p = put_pair(p, b"UNIQ_KEY", 8, <const char*> unique.at, unique.length)
         if not is_null(&self.columns[C_PROPERTIES], row):
             i = self.columns[C_PROPERTIES].offset + row
             begin = (<const int32_t*> self.columns[C_PROPERTIES].offsets)[i]
@@ -441,7 +441,8 @@ cdef class RecordEncoder:
             for i in range(begin, end):
                 name = text_at(&self.names, i)
                 if not self.hidden(name, i, has_keys, has_tags, has_unique):
-                    p = put_pair(p, <const char*> name.at, name.length, text_at(&self.values, i))
+                    value = text_at(&self.values, i)
+                    p = put_pair(p, <const char*> name.at, name.length, <const char*> value.at, value.length)
         self.slots[self.count] = slot
         self.used += total
         self.count += 1

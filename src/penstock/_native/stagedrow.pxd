@@ -1,7 +1,7 @@
-"""A row that is to become a record: its columns, what can become of it, and how its properties are written."""
+"""A row that is to become a record: its columns, and what can become of it."""
 
 from libc.stdint cimport int32_t, uint8_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 from penstock._native.record cimport Span
 
@@ -54,11 +54,3 @@ cdef inline bint asks_for_more(Span name) noexcept nogil:
 
 cdef inline bint never_stored(Span name) noexcept nogil:
     return (name.length >= 16 and memcmp(name.at, b"__RMQ.TRANSIENT.", 16) == 0) or named(name, b"__CRC32#", 8)
-
-
-cdef inline uint8_t* put_pair(uint8_t* p, const char* name, int32_t n, Span value) noexcept nogil:
-    memcpy(p, name, n)
-    p[n] = 1
-    memcpy(p + n + 1, value.at, value.length)
-    p[n + 1 + value.length] = 2
-    return p + n + value.length + 2
