@@ -39,7 +39,7 @@ def prepare(driver: Peer, cluster: PenstockBroker | RocketMQ, folder: Path) -> d
     where = {"namesrv": cluster.namesrv}
     for topic, queues in (("AdmT", 4), ("%RETRY%adm_c", 1)):
         driver.ask("create-topic", **where, broker=cluster.address, topic=topic, queues=queues)
-    driver.ask("producer", **where, name="producer", group="adm_p")
+    driver.ask("producer", **where, name="producer", group="adm_p", timeout_ms=60_000)
     message = {"topic": "AdmT", "body": "hello", "keys": "key1", "tags": "TagA"}
     messages = [{**message, "order": queue} for queue in range(4)]
     sent = driver.ask("send", name="producer", messages=messages, mode="sync")["results"][0]

@@ -405,6 +405,7 @@ def restart(stage: Stage, *, kill: bool) -> Observed:
     assert number == 10
     got = stage.received(consumer, 30, 90_000)
     assert bodies(got) == sorted(acked)
+    wait_until(lambda: stage.committed(topic, group) >= 30)
     stage.stop(consumer)
     # A new member of the group begins where the old one ended.
     late = stage.consumer(topic, group, "late")

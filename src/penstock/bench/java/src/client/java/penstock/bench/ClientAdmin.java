@@ -17,6 +17,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** RocketMQ's own tools: mqadmin as it is, with what it prints, and the few calls that tests need by themselves. */
 final class ClientAdmin {
+    private static final long PATIENCE_MS = 60_000;
+
     ClientAdmin(Map<String, Lines.Handler> commands) {
         commands.put("mqadmin", ClientAdmin::mqadmin);
         commands.put("create-topic", ClientAdmin::createTopic);
@@ -58,7 +60,7 @@ final class ClientAdmin {
     }
 
     private static JsonObject create(JsonObject command, List<String> topics, boolean fill) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt(ClientIdentity.hook(command));
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(ClientIdentity.hook(command), PATIENCE_MS);
         admin.setNamesrvAddr(command.get("namesrv").getAsString());
         admin.setInstanceName("admin-" + System.nanoTime());
         admin.start();
