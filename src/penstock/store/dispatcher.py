@@ -132,7 +132,10 @@ class Dispatcher:
 
     @contextmanager
     def _putting_keys(self, prepared: Prepared, end: int) -> Iterator[None]:
-        """Fill the index beside what is done meanwhile, if its file has room for all of a stretch."""
+        """Fill the index beside what is done meanwhile, if its file has room for all of a stretch.
+
+        Until it ends, what is visible may not be in the index yet.
+        """
         begin = max(self.native.index_from, self.native.position)
         end, keys = prepared.stretch(self.native.position, end)
         if self.index is None or not self.native.indexing or not self.native.is_settled or not keys:
