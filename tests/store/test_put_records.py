@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from penstock import Message, StoreConfig
+from penstock._native.index import Index
 from penstock._native.prepared import Prepared
 from penstock.clock import ManualClock
 from penstock.errors import DiskFull, MessageRejected
@@ -319,3 +320,13 @@ def test_preparing_refuses_what_is_no_record(tmp_path: Path) -> None:
         records, slots, queues = runs(messages(5))
         with pytest.raises(ValueError, match="no record"):
             store.prepare_dispatch(Prepared(), memoryview(records)[10:], slots, queues)
+
+
+def test_an_index_without_room_for_all_entries_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        prepared = Prepared()
+        put_prepared(store, messages(50), 50, prepared)
+        small = Index(bytearray(40 + 4 * 10 + 20 * 20), 10, 20)
+        with pytest.raises(ValueError, match="no room"):
+            prepared.put_keys(small, 0, store.max_physical_offset)
+        assert small.is_full

@@ -193,20 +193,23 @@ cdef class Prepared:
         """
         cdef int64_t i, number = 0, ahead
         cdef int32_t k
+        cdef bint full = False
         cdef const Item* item
         with nogil:
             for i in range(self.count):
                 item = &self.items[i]
-                if item.offset >= end:
+                if item.offset >= end or full:
                     break
                 if item.offset >= begin:
                     for k in range(item.keys):
                         ahead = number + k + AHEAD
                         if ahead < self.hash_count:
                             prefetch_write(index.state.base + 40 + 4 * <int64_t> (self.hashes[ahead] % index.state.slots))
-                        index_put(&index.state, self.hashes[number + k], item.offset, item.timestamp)
+                        full = full or not index_put(&index.state, self.hashes[number + k], item.offset, item.timestamp)
                 number += item.keys
             index_store_header(&index.state)
+        if full:
+            raise ValueError("the index has no room for all entries")
 
     def run(self, Dispatch dispatch not None, int64_t end):
         """Dispatch the records that end at or before `end`, as `Dispatch.run` would; answers as it does.
