@@ -104,3 +104,14 @@ def test_a_target_with_something_in_it_is_refused(tmp_path: Path) -> None:
             backup_store(str(store.path), str(target))
     with pytest.raises(NotAStore):
         backup_store(str(tmp_path / "full"), str(tmp_path / "copy"))
+
+
+def test_a_copy_holds_what_was_acknowledged_before_a_queue_knew_of_it(tmp_path: Path) -> None:
+    with open_writable(tmp_path / "s", config=CONFIG, background=False) as store:
+        store.put_many(_messages(0, 1000))
+        store.wait_visible()
+        results = store.put_many(_messages(1000, 1500))  # into the next file of the log, and in no queue
+        report = backup_store(str(tmp_path / "s"), str(tmp_path / "copy"))
+    assert report.end_offset > results[-1].physical_offset
+    assert verify_store(str(tmp_path / "copy")).faults == []
+    assert _numbers(tmp_path / "copy") == list(range(2500))

@@ -1,14 +1,16 @@
 """A consistent copy of a store directory, taken while it is written or after it was closed.
 
 A closed (or killed) directory is copied as it is. Of one in use everything up to one place in the log is
-copied: what is on disk when the store itself does it, what is queued when another process does. Queues, index
-and checkpoint of the copy are cut to that place, so that it opens like a store that was closed there.
+copied: what is on disk when the store itself does it, every whole record when another process does. Both hold
+what was acknowledged before. Queues, index and checkpoint of the copy are cut to that place, so that it opens
+like a store that was closed there.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
@@ -28,6 +30,7 @@ from penstock.store.indexverifier import is_index_name
 from penstock.store.logfolders import DEFAULT as LOG
 from penstock.store.logfolders import NAME as LOG_FOLDERS
 from penstock.store.logwindow import LogWindow
+from penstock.store.scan import LogScanner
 from penstock.store.sizes import QueueFile, files_of, log_files_of, queue_folders
 from penstock.store.verify import verify_store
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.store.messagestore import MessageStore
 
 PIECE = 1 << 20
+QUEUES_STAND_STILL = 1.0
 UNIT = 20
 _NOT_COPIED = frozenset(("lock", "penstock.damaged", LOG_FOLDERS))
 _ENTRY_OFFSET = struct.Struct(">q")
@@ -72,8 +76,37 @@ def backup_store(
     if not directory.is_live:
         return copy.as_it_is(directory)
     copy.settings()
-    fresh = StoreDirectory(None, path, config)
-    return copy.up_to(fresh, max(fresh.queued_end, fresh.min_physical_offset))
+    written = _written_end(StoreDirectory(None, path, config))
+    return copy.up_to(_when_queued(path, config, written), written)
+
+
+def _written_end(directory: StoreDirectory) -> int:
+    """End of the last whole record: a record may be acknowledged before a queue knows of it."""
+    begin = max(directory.queued_end, directory.min_physical_offset)
+    files = directory.log_files
+    limit = files[-1].begin + files[-1].size if files else begin
+    scanner = LogScanner(directory, begin=begin, limit=limit, resynchronise=False, window=PIECE)
+    for _ in scanner.runs():
+        pass
+    return scanner.end
+
+
+def _when_queued(path: str, config: StoreConfig | None, end: int) -> StoreDirectory:
+    """The directory once the queues reach so far: then the owner is done with every record before it.
+
+    Not waited for longer than the queues stand still: what they lack is built from the copied log.
+    """
+    reached, since = -1, time.monotonic()
+    while True:
+        directory = StoreDirectory(None, path, config)
+        if directory.queued_end >= end:
+            return directory
+        now = time.monotonic()
+        if directory.queued_end > reached:
+            reached, since = directory.queued_end, now
+        elif now - since > QUEUES_STAND_STILL:
+            return directory
+        time.sleep(0.01)
 
 
 def backup_live(store: MessageStore, target: str) -> BackupReport:

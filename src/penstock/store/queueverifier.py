@@ -17,9 +17,9 @@ from penstock.format.batchunit import BATCH_UNIT_SIZE, BatchUnit, decode_batch_u
 from penstock.format.extunit import ExtUnit, decode_ext_unit, is_ext_address, undecorate
 from penstock.format.malformed import Malformed
 from penstock.format.record import RecordFields
+from penstock.store.damagedpart import Damage, damage_at
 from penstock.store.fault import Fault
 from penstock.store.logwindow import LogWindow
-from penstock.store.scan import Damage, damage_at
 from penstock.store.sizes import QueueFile, files_of
 
 UNIT = 20

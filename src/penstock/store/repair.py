@@ -18,12 +18,12 @@ from typing import Any
 from penstock.config import StoreConfig
 from penstock.files.storage import Storage
 from penstock.store.damage import DAMAGED
+from penstock.store.damagedpart import Damage
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault
 from penstock.store.filler import filler_record
 from penstock.store.foreign import foreign_files
 from penstock.store.opening import open_writable
-from penstock.store.scan import Damage
 from penstock.store.sizes import QueueFile, log_files_of
 from penstock.store.verify import Verifier, VerifyReport, verify_store
 

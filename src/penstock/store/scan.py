@@ -9,7 +9,6 @@ lies there, reports what is between, and goes on; where none follows, the log en
 
 from __future__ import annotations
 
-import bisect
 import struct
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 from penstock._native.record import walk
 from penstock._native.stored import Slab, message_at
 from penstock._native.units import find_record, first_nonzero, record_header
+from penstock.store.damagedpart import Damage
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault
 from penstock.store.filler import TOPIC as FILLER_TOPIC
@@ -76,22 +76,6 @@ class Run:
     file: QueueFile
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A part of the log without whole records, between two that are."""
-
-    begin: int
-    end: int
-    reason: str
-
-
-def damage_at(damage: list[Damage], place: int) -> Damage | None:
-    """The damaged part that a place lies in. The list is in order, as a scan makes it."""
-    number = bisect.bisect_right(damage, place, key=lambda part: part.begin)
-    found = damage[number - 1] if number else None
-    return found if found is not None and place < found.end else None
-
-
 def walk_step(view: memoryview, base: int) -> StepResult:
     """The plain step: lengths, CRC, physical offset, lost sectors."""
     result: StepResult = walk(view, 0, len(view), base, check_torn=True)
@@ -107,6 +91,7 @@ class LogScanner:
         *,
         begin: int | None = None,
         limit: int | None = None,
+        resynchronise: bool = True,
         step: Step = walk_step,
         on_fault: Callable[[Fault], None] = lambda fault: None,
         progress: Callable[[int, int], None] = lambda done, whole: None,
@@ -121,6 +106,8 @@ class LogScanner:
         self.tail = ""
         self.last_offset = -1
         self.last_store_timestamp = 0
+        # Without it the log ends at the first place that is no whole record, and nothing is reported.
+        self._resynchronises = resynchronise
         self._step = step
         self._on_fault = on_fault
         self._progress = progress
@@ -256,6 +243,8 @@ class LogScanner:
 
     def _resynchronise(self, file: QueueFile, position: int, reason: str) -> int | None:
         """The place where the log goes on, with the damage reported; None where it ends."""
+        if not self._resynchronises:
+            return None
         directory = self.directory
         closed = directory.is_closed and not directory.is_live
         if closed and self._is_recovered_end(position):

@@ -34,9 +34,9 @@ from penstock.format.timerunit import (
 from penstock.message.properties import PROPERTY_REAL_TOPIC, PROPERTY_TIMER_OUT_MS
 from penstock.message.topic import TIMER_TOPIC
 from penstock.store import position as positions
+from penstock.store.damagedpart import Damage, damage_at
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault, FaultList
-from penstock.store.scan import Damage, damage_at
 from penstock.store.sizes import QueueFile, files_of
 from penstock.store.timersnapshot import WheelSnapshots
 

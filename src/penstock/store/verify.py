@@ -22,13 +22,14 @@ from penstock.format.javajson import parse
 from penstock.format.malformed import Malformed
 from penstock.format.queueunit import QueueUnit, encode_queue_unit, tags_code
 from penstock.format.record import RecordFields, decode_record
+from penstock.store.damagedpart import damage_at
 from penstock.store.directory import StoreDirectory
 from penstock.store.fault import Fault, FaultList
 from penstock.store.foreign import foreign_files
 from penstock.store.indexverifier import EntryPiece, IndexVerifier
 from penstock.store.jsonfile import MAX_FILE_SIZE
 from penstock.store.queueverifier import QueueFolders, QueueVerifier
-from penstock.store.scan import LogScanner, StepResult, damage_at
+from penstock.store.scan import LogScanner, StepResult
 from penstock.store.sizes import queue_folders
 from penstock.store.timerverifier import TimerVerifier
 

@@ -17,10 +17,11 @@ from penstock.spark.jobs.partqueues import PartQueues
 from penstock.spark.jobs.partscanner import PartEnd, PartScanner
 from penstock.spark.jobs.passstate import CheckedPart, EntryPlace, KnownStore, PartResult, PassState
 from penstock.spark.places import Place
+from penstock.store.damagedpart import Damage
 from penstock.store.directory import StoreDirectory
 from penstock.store.indexverifier import ENTRY
 from penstock.store.queueverifier import QueueFolders, QueueVerifier
-from penstock.store.scan import Damage, LogScanner, Run
+from penstock.store.scan import LogScanner, Run
 from penstock.store.sizes import QueueFile
 from penstock.store.verify import Verifier
 

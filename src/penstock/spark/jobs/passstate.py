@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from penstock.config import StoreConfig
 from penstock.spark.places import Place
+from penstock.store.damagedpart import Damage
 from penstock.store.fault import Fault
-from penstock.store.scan import Damage
 from penstock.store.verify import PassCounts
 
 NOWHERE = 1 << 62
