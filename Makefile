@@ -9,7 +9,8 @@
 
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-JOBS ?= 2
+# One more than two cores: some tests wait for what takes its time.
+JOBS ?= 3
 # How much the crash suites do; .ci/run asks for less.
 KILLS ?= 300
 CRASH_STATES ?= 20000

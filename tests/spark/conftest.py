@@ -27,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, stopped at the end of the run. Tests leave it and its settings as they are."""
+    from pyspark import SparkContext
+
     from penstock.spark.session import session
 
     # Workers find what a test hands them by its module's name.
@@ -44,3 +46,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield opened
     opened.stop()
+    # It would go on to prepare later sessions, which takes a minute, and a test run has only this one.
+    SparkContext._gateway.proc.kill()

@@ -115,3 +115,19 @@ def test_a_copy_holds_what_was_acknowledged_before_a_queue_knew_of_it(tmp_path: 
     assert report.end_offset > results[-1].physical_offset
     assert verify_store(str(tmp_path / "copy")).faults == []
     assert _numbers(tmp_path / "copy") == list(range(2500))
+
+
+def test_a_copy_ends_behind_a_record_when_the_log_has_just_gone_to_its_next_file(tmp_path: Path) -> None:
+    store = open_writable(tmp_path / "s", config=CONFIG, background=False)
+    size = CONFIG.mapped_file_size_commit_log
+    end = 0
+    while (result := store.put(_messages(0, 1)[0])).physical_offset < size:
+        end = store.max_physical_offset
+    assert result.physical_offset == size
+    with (tmp_path / "s" / "commitlog" / f"{size:020d}").open("r+b") as file:
+        file.write(bytes(1000))  # made, and nothing in it yet
+    report = backup_store(str(tmp_path / "s"), str(tmp_path / "copy"))
+    store.abandon()
+    assert report.end_offset == end
+    check = verify_store(str(tmp_path / "copy"))
+    assert (check.faults, check.log_end) == ([], end)

@@ -86,9 +86,11 @@ def _written_end(directory: StoreDirectory) -> int:
     files = directory.log_files
     limit = files[-1].begin + files[-1].size if files else begin
     scanner = LogScanner(directory, begin=begin, limit=limit, resynchronise=False, window=PIECE)
-    for _ in scanner.runs():
-        pass
-    return scanner.end
+    # Not the scanner's end: it steps over the blank that ends a file, and a log does not end with one.
+    end = begin
+    for run in scanner.runs():
+        end = run.base + run.end
+    return end
 
 
 def _when_queued(path: str, config: StoreConfig | None, end: int) -> StoreDirectory:

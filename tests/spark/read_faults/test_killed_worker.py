@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 # A session of its own: in the shared one a task that fails fails its query. Local masters retry when told so.
+# It prepares nothing for later ones, which would take longer than the test.
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
@@ -44,7 +45,8 @@ class KilledSource(RocketMQSource):
         return KilledReader(whole._options, whole._columns, whole._schema)
 
 
-spark = session("local[2,3]", config={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+spark = session("local[2,3]", config=quick, cache=False)
 spark.dataSource.register(KilledSource)
 options = {"splitBytes": "128k", "maxBatchRows": "50"}
 rows = spark.read.format("rocketmq").options(**options).load(store).select("topic", "queueId", "queueOffset")
