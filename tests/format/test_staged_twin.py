@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock._native import staged
-from penstock._native.staged import COLUMNS, RecordEncoder, match_records
-from penstock.format.record import decode_record, encode_blank
+from penstock._native.staged import COLUMNS, RecordEncoder
+from penstock.format.record import decode_record
 from penstock.format.staged import encode_row, queue_of_key, row_message
 from penstock.message.host import pack_host
 
@@ -163,30 +163,3 @@ def test_columns_of_other_types_are_refused() -> None:
     with pytest.raises(TypeError, match="body"):
         native.begin(pa.record_batch({"body": pa.array(["a"], pa.string_view())}), ["body"])
     assert len(COLUMNS) == 13
-
-
-def test_staged_records_are_found_among_others_in_their_order() -> None:
-    row = {**dict.fromkeys(TYPES), "topic": "a"}
-    mine = [
-        record for _, record in encode(batch_of([{**row, "body": b"%d" % n} for n in range(9)]), encoder())
-    ]
-    other = encode(batch_of([{**row, "body": b"other"}]), encoder())[0][1]
-
-    def stored(record: bytes, offset: int) -> bytes:
-        return (
-            record[:20]
-            + (7).to_bytes(8, "big")
-            + offset.to_bytes(8, "big")
-            + record[36:56]
-            + b"\7" * 8
-            + record[64:]
-        )
-
-    log = b"".join(stored(record, n) for n, record in enumerate([*mine[:3], other, *mine[3:5]]))
-    assert match_records(log, b"".join(mine)) == (len(log), sum(map(len, mine[:5])), 5)
-    assert match_records(log, b"".join(mine[1:2])) == (
-        len(log) - sum(map(len, (other, *mine[2:5]))),
-        len(mine[1]),
-        1,
-    )
-    assert match_records(encode_blank(100), mine[0]) == (0, 0, 0)

@@ -28,8 +28,10 @@ from interop_support import (
 
 from penstock import open_store
 from penstock.bench.peer import VERSIONS, Version
+from penstock.spark.publishing import Publication, settle
 from penstock.store.backup import backup_store
 from penstock.store.repair import repair_store
+from spark.write.publishing import numbers_in, publish_killed, stage
 
 SMALL: dict[str, Any] = {
     "mappedFileSizeCommitLog": 65536,
@@ -193,6 +195,30 @@ def test_rocketmq_opens_a_backup_taken_while_we_wrote(java: Java, tmp_path: Path
     kept = [put for put in acknowledged if put["physical_offset"] < report.end_offset]
     assert len(kept) == len(acknowledged)
     check_both_ways(java(version), target, kept, settings(version, "sync"), halt=False)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rocketmq_sees_nothing_of_a_write_from_spark_that_was_killed_before_its_end(
+    java: Java, tmp_path: Path, version: Version
+) -> None:
+    path = tmp_path / "store"
+    acknowledged = write_and_close(path, version, "sync")
+    with open_store(path, read_only=True) as store:
+        end = store.max_physical_offset
+    publish_killed(path, Publication("w", stage(path, "w")), "synced")
+    opened = java(version).open(
+        path,
+        settings(version, "sync"),
+        batchQueueTopics=["inner"] if version == "5.5.0" else [],
+        lookups=[put["physical_offset"] for put in acknowledged],
+        append=40,
+        halt=False,
+    )
+    check_kept(acknowledged, opened["holds"])
+    assert opened["holds"]["maxPhysicalOffset"] == end
+    assert len(opened["appended"]) == 40
+    assert settle(path) == "rolled back"
+    assert sum(numbers_in(path).values()) == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -5,10 +5,9 @@ and waiting for the disk happen outside of it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from penstock._native.batchbody cimport next_item
 from penstock._native.encode cimport (
@@ -40,13 +39,12 @@ MAPPED, WRITTEN = range(2)
 cdef enum:
     MODE_MAPPED = 0
     MODE_WRITTEN = 1
-
-cdef tuple STATUS_NAMES = STATUSES
-# Copies longer than this let other Python threads run meanwhile.
-cdef enum:
+    # Copies longer than this let other Python threads run meanwhile.
     LONG_COPY = 65536
     # From here on one system call costs less than the page faults of storing through the mapping.
     LONG_WRITE = 32768
+
+cdef tuple STATUS_NAMES = STATUSES
 
 
 cdef inline int place(int mode, FileState* f, int64_t position, const uint8_t* data, int64_t n) noexcept nogil:
@@ -399,15 +397,18 @@ cdef class Appender:
             results.code = self.wait_disk(results.end_offset)
         return 0
 
-    def put_records(self, uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None, int64_t now=-1):
+    def put_records(self, uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None,
+                    int64_t now=-1, bint held=False):
         """Append records that are whole but for queue offset, physical offset and store time, as put_many would.
 
         Those are filled in where the records lie. Record i goes to `queues[slots[i]]`, whose name and number it carries
-        already: ValueError for one that does not, or that no file has room for, and then nothing is appended. Does not
-        wait for the disk. Returns how many were appended and, if that is not all, why; OSError when a write failed at once.
+        already: ValueError for one that does not, or that no file has room for, and then nothing is appended. Does not wait
+        for the disk. Returns how many were appended and, if not all, why; OSError when a write failed at once. `held`: the
+        log gets zeros for length and magic of the first one, and ends before it until they are written.
         """
         cdef Buffer* b
         cdef uint8_t* own
+        cdef uint8_t head[8]
         cdef int64_t own_capacity
         cdef int code
         cdef int32_t done = 0
@@ -418,15 +419,16 @@ cdef class Appender:
             return 0, None
         if self.encoder.property_crc:
             raise ValueError("this log has whole-record checksums, for which the records have no room")
-        if system_clock:
-            now = wall_ms()
         b = self.take_buffer()
         own, own_capacity = b.data, b.capacity
         try:
-            b.data = &records[0] if records.shape[0] else NULL
-            b.capacity = records.shape[0]
+            b.data, b.capacity = &records[0] if records.shape[0] else NULL, records.shape[0]
             self.take_records(b, slots, queues)
-            code = self.append_all(b, now, False, system_clock, False, &done)
+            memcpy(head, b.data, 8)
+            if held:
+                memset(b.data, 0, 8)
+            code = self.append_all(b, wall_ms() if system_clock else now, False, system_clock, False, &done)
+            memcpy(b.data, head, 8)
         finally:
             b.data, b.capacity = own, own_capacity
             self.give_buffer(b)
@@ -440,7 +442,7 @@ cdef class Appender:
 
     cdef int take_records(self, Buffer* b, const int32_t[::1] slots, list queues) except -1:
         """Note where the finished records of a buffer begin and which queue each belongs to."""
-        cdef Py_ssize_t i, most = PyList_GET_SIZE(queues)
+        cdef Py_ssize_t i, most = len(queues)
         cdef const char* fault = NULL
         cdef QueueState** states = <QueueState**> malloc((most + 1) * sizeof(QueueState*))
         if states == NULL:
@@ -495,6 +497,4 @@ cdef class Appender:
     @property
     def end_offset(self):
         """Where the next record goes, if the file still has room for it."""
-        if self.file == NULL:
-            return 0
-        return self.file.file_from + load_position(&self.file.wrote)
+        return 0 if self.file == NULL else self.file.file_from + load_position(&self.file.wrote)

@@ -10,7 +10,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from penstock._native.arrow cimport ArrowArray, ArrowSchema
 from penstock._native.arrowin cimport (
@@ -20,8 +20,7 @@ from penstock._native.encode import month_of
 from penstock._native.encode cimport plain, put_pair
 from penstock._native.endian cimport put16, put32, put64
 from penstock._native.record cimport (
-    MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, REC_OK, SYS_BORN_V6, SYS_STORE_V6, Record, Span, hash_text, parse_record,
-    penstock_crc32, penstock_crc_setup,
+    MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, SYS_BORN_V6, SYS_STORE_V6, Span, hash_text, penstock_crc32, penstock_crc_setup,
 )
 from penstock._native.stagedrow cimport (
     C_BODY, C_BORN, C_DELAY, C_DELIVER_AT, C_FLAG, C_KEYS, C_ORDER_KEY, C_PROPERTIES, C_QUEUE_ID, C_SYS_FLAG, C_TAGS, C_TOPIC,
@@ -452,33 +451,3 @@ cdef class RecordEncoder:
 
 
 # -- what is in the log already --------------------------------------------------------------------------------
-
-cdef inline bint same_message(const uint8_t* stored, const uint8_t* staged, const Record* r) noexcept nogil:
-    """Whether the bytes are equal but for what the append fills in."""
-    cdef int32_t when = r.store_host_at - 8
-    return (
-        memcmp(stored, staged, 20) == 0 and memcmp(stored + 36, staged + 36, when - 36) == 0
-        and memcmp(stored + r.store_host_at, staged + r.store_host_at, r.size - r.store_host_at) == 0
-    )
-
-
-def match_records(const uint8_t[::1] log not None, const uint8_t[::1] staged not None):
-    """How far staged records, in their order, are among the records of a piece of log; others may lie between.
-
-    (bytes of log that were looked at, bytes of staged records that are there, how many). It ends where either does.
-    """
-    cdef int64_t at = 0, done = 0, found = 0, log_size = log.shape[0], staged_size = staged.shape[0]
-    cdef Record stored, wanted
-    if log_size == 0 or staged_size == 0:
-        return 0, 0, 0
-    with nogil:
-        while done < staged_size and at < log_size:
-            if parse_record(&staged[0] + done, staged_size - done, &wanted) != REC_OK:
-                break
-            if parse_record(&log[0] + at, log_size - at, &stored) != REC_OK:
-                break
-            if stored.size == wanted.size and same_message(&log[0] + at, &staged[0] + done, &wanted):
-                done += wanted.size
-                found += 1
-            at += stored.size
-    return at, done, found

@@ -3,18 +3,20 @@
 1. The store is opened: from here on nobody else writes.
 2. What an earlier publication left behind is settled.
 3. The journal says what is about to be published and where in the log it begins.
-4. The records are appended and synced.
-5. The marker, for a writer with a key, and then the journal say that it is done: now it is published.
-6. The store is closed, which makes the records visible; journal and staged files go.
+4. The records are appended, but for length and magic of the first one, and synced. To everybody who opens the
+   log, Penstock or RocketMQ, it ends before them.
+5. The first record gets its length and magic, and is synced: now all of it is published.
+6. The marker, for a writer with a key, and then the journal say that it is done.
+7. The store is closed, which makes queues lead to the records; journal and staged files go.
 
-A crash before 5 leaves a journal that is not done. Whoever opens the sink next cuts the records off the log
-again, if nobody can have seen them. If the store was opened since, they are visible: then the log is compared
-with the staged files, and what is missing is appended.
+The log itself says whether a publication was made, so staged files need not outlive a power failure, and are
+not synced. What a crash before 5 left behind the end of the log is cut off by whoever opens the sink next.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,34 +25,37 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock._native.prepared import Prepared
-from penstock._native.record import walk
-from penstock._native.staged import match_records
 from penstock.errors import CorruptFile, StoreError, StoreLocked
 from penstock.files.disk import DiskStorage
-from penstock.spark.rollback import roll_back
+from penstock.spark.rollback import is_shown, masked_crc, roll_back
 from penstock.spark.staging import Block, BlockMemory, StagedRun, StagingArea
 
 if TYPE_CHECKING:
     from penstock.store.messagestore import MessageStore
 
-STEPS = ("opened", "journalled", "begun", "appended", "synced", "marked", "done", "closed", "tidied")
+STEPS = ("opened", "journalled", "begun", "appended", "synced", "shown", "marked", "done", "closed", "tidied")
 """The places between two steps of a publication, in order. Tests end the process at each of them."""
 
 SYNC_BYTES = 32 << 20
+VERSION = 2
 
 Step = Callable[[str], None]
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """One write. ``key`` and ``number`` identify it over restarts: numbers of a key only grow."""
+    """One write. ``key`` and ``number`` identify it over restarts: numbers of a key only grow.
+
+    ``begin``: where the log ended before it. ``first``: a checksum by which its first record is known.
+    """
 
     write: str
     runs: list[StagedRun]
     key: str | None = None
     number: int = 0
     begin: int = 0
+    first: int = 0
     done: bool = False
-    version: int = 1
+    version: int = VERSION
 
     @property
     def records(self) -> int:
@@ -65,7 +70,6 @@ class Marker(msgspec.Struct, frozen=True):
     write: str
     records: int
     begin: int
-    end: int
 
 
 def no_step(_: str) -> None:
@@ -83,14 +87,16 @@ def read_marker(area: StagingArea, key: str) -> Marker | None:
 
 
 def read_journal(area: StagingArea) -> Publication | None:
+    hint = "see what is in the log, then remove it"
     try:
-        return msgspec.json.decode(area.journal.read_bytes(), type=Publication)
+        journal = msgspec.json.decode(area.journal.read_bytes(), type=Publication)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        raise CorruptFile(
-            area.journal, found=f"no journal: {error}", hint="see what is in the log, then remove it"
-        ) from error
+        raise CorruptFile(area.journal, found=f"no journal: {error}", hint=hint) from error
+    if journal.version != VERSION:
+        raise CorruptFile(area.journal, found=f"a journal of version {journal.version}", hint=hint)
+    return journal
 
 
 def is_published(area: StagingArea, publication: Publication) -> bool:
@@ -123,8 +129,8 @@ def publish(root: str | Path, publication: Publication, *, step: Step = no_step)
     return fresh
 
 
-def settle(root: str | Path, *, given_up: bool = False, step: Step = no_step) -> str | None:
-    """Roll back or finish what a crash interrupted: what became of it, None when there was nothing.
+def settle(root: str | Path, *, given_up: bool = False) -> str | None:
+    """Take back or record what a crash interrupted: what became of it, None when there was nothing.
 
     ``given_up``: whoever waited for it was told that it failed, so it is rolled back while that is possible.
     """
@@ -134,33 +140,20 @@ def settle(root: str | Path, *, given_up: bool = False, step: Step = no_step) ->
         return None
     done = "published"
     if not is_published(area, left) and (given_up or not left.done):
-        try:
-            rolled_back = roll_back(area, left.begin, left.runs)
-        except StoreLocked as error:
-            raise _locked(area, error) from error
-        if rolled_back:
-            done = "rolled back"
-        elif not left.done:
-            done = "finished"
-            _finish(area, left, step)
+        shown = left.done or is_shown(area, left.begin, left.first)
+        if given_up or not shown:
+            try:
+                rolled_back = roll_back(area, left.begin, left.runs)
+            except StoreLocked as error:
+                raise _locked(area, error) from error
+            # If it was not cut off, the store was opened since: that ended the log before records not shown.
+            done = "rolled back" if rolled_back or not shown else done
+        if done == "published":
+            _mark(area, left)
     area.journal.unlink()
     DiskStorage().sync_dir(area.folder)
     area.remove(left.runs)
     return done
-
-
-def _finish(area: StagingArea, left: Publication, step: Step) -> None:
-    try:
-        with owned(area) as store:
-            prepared = _append(area, store, left, step, already=_present(area, store, left))
-            _decide(area, store, left, step)
-            store.dispatch_prepared(prepared)
-    except CorruptFile as error:
-        raise CorruptFile(
-            error.file or area.journal,
-            found=f"{error.found}; an interrupted write begins at offset {left.begin} of the log",
-            hint=f"remove {area.journal} to leave the log as it is, then write the rest again",
-        ) from error
 
 
 @contextlib.contextmanager
@@ -181,56 +174,64 @@ def owned(area: StagingArea) -> Iterator[MessageStore]:
 
 
 def _publish(area: StagingArea, store: MessageStore, publication: Publication, step: Step) -> None:
-    planned = msgspec.structs.replace(publication, begin=store.max_physical_offset, done=False)
-    for run in planned.runs:
+    for run in publication.runs:
         if not (area.staging / run.file).is_file():
             raise StoreError(
                 "a staged file is gone",
                 file=area.staging / run.file,
                 hint="tasks and driver must see the same directory: use one that all nodes share",
             )
-    DiskStorage().makedirs(area.folder)
-    DiskStorage().write_atomic(area.journal, msgspec.json.encode(planned))
-    step("journalled")
-    prepared = _append(area, store, planned, step, already=0)
-    _decide(area, store, planned, step)
+    with ThreadPoolExecutor(1, "read") as readers:
+        blocks = _ahead(_blocks(area, publication), readers)
+        first = next(blocks, None)
+        planned = msgspec.structs.replace(
+            publication,
+            begin=store.max_physical_offset,
+            first=masked_crc(first.records) if first is not None else 0,
+            done=False,
+        )
+        DiskStorage().makedirs(area.folder)
+        DiskStorage().write_atomic(area.journal, msgspec.json.encode(planned))
+        step("journalled")
+        prepared = Prepared()
+        if first is not None:
+            head = bytes(first.records[:8])
+            place = _append(store, first, blocks, prepared, step)
+            step("appended")
+            store.flush()
+            step("synced")
+            store.show_record(place, head)
+    step("shown")
+    _mark(area, planned)
+    step("marked")
+    DiskStorage().write_atomic(area.journal, msgspec.json.encode(msgspec.structs.replace(planned, done=True)))
+    step("done")
     store.dispatch_prepared(prepared)
 
 
 def _append(
-    area: StagingArea, store: MessageStore, publication: Publication, step: Step, *, already: int
-) -> Prepared:
-    """Append what is not in the log yet: all but the first ``already`` records. What the dispatcher will make
-    of them.
+    store: MessageStore, first: Block, others: Iterator[Block], prepared: Prepared, step: Step
+) -> int:
+    """Append all blocks and prepare what the dispatcher will make of them. Where the held record lies.
 
     Meanwhile the next block is read and checked, what queues and index need is taken from the one before, and
     the disk writes what was appended.
     """
-    begun = False
-    prepared = Prepared()
-    with (
-        ThreadPoolExecutor(1, "read") as readers,
-        ThreadPoolExecutor(1, "prepare") as preparers,
-        ThreadPoolExecutor(1, "sync") as syncers,
-    ):
+    place = -1
+    with ThreadPoolExecutor(1, "prepare") as preparers, ThreadPoolExecutor(1, "sync") as syncers:
         syncing = preparing = None
         appended = 0
-        for block in _ahead(_blocks(area, publication), readers):
-            count = len(block.slots)
-            if already >= count:
-                already -= count
-                continue
-            skipped = _bytes_of(block.records, already)
-            records, slots = block.records[skipped:], block.slots[already:]
-            store.put_records(records, slots, block.queues)
-            already = 0
+        for block in itertools.chain([first], others):
+            store.put_records(block.records, block.slots, block.queues, held=place < 0)
             if preparing is not None:  # no more blocks are kept than the one that is at work
                 preparing.result()
-            preparing = preparers.submit(store.prepare_dispatch, prepared, records, slots, block.queues)
-            if not begun:
+            preparing = preparers.submit(
+                store.prepare_dispatch, prepared, block.records, block.slots, block.queues
+            )
+            if place < 0:
+                place = int.from_bytes(block.records[28:36], "big")
                 step("begun")
-                begun = True
-            appended += len(block.records) - skipped
+            appended += len(block.records)
             if appended >= SYNC_BYTES and (syncing is None or syncing.done()):
                 if syncing is not None:
                     syncing.result()
@@ -239,8 +240,7 @@ def _append(
         for working in (preparing, syncing):
             if working is not None:
                 working.result()
-    step("appended")
-    return prepared
+    return place
 
 
 def _blocks(area: StagingArea, publication: Publication) -> Iterator[Block]:
@@ -258,33 +258,15 @@ def _ahead(blocks: Iterator[Block], readers: ThreadPoolExecutor) -> Iterator[Blo
         yield block
 
 
-def _bytes_of(records: memoryview, count: int) -> int:
-    """Where the record behind the first ``count`` begins."""
-    at = 0
-    for _ in range(count):
-        at += int.from_bytes(records[at : at + 4], "big")
-    return at
-
-
-def _decide(area: StagingArea, store: MessageStore, publication: Publication, step: Step) -> None:
-    """The records are in the log: have them on disk, then say so."""
-    store.flush()
-    step("synced")
-    disk = DiskStorage()
-    if publication.key is not None:
-        marker = Marker(
-            publication.key,
-            publication.number,
-            publication.write,
-            publication.records,
-            publication.begin,
-            store.max_physical_offset,
-        )
-        disk.makedirs(area.markers)
-        disk.write_atomic(area.marker_of(publication.key), msgspec.json.encode(marker))
-    step("marked")
-    disk.write_atomic(area.journal, msgspec.json.encode(msgspec.structs.replace(publication, done=True)))
-    step("done")
+def _mark(area: StagingArea, publication: Publication) -> None:
+    """Say of a publication with a key that it was made."""
+    if publication.key is None:
+        return
+    marker = Marker(
+        publication.key, publication.number, publication.write, publication.records, publication.begin
+    )
+    DiskStorage().makedirs(area.markers)
+    DiskStorage().write_atomic(area.marker_of(publication.key), msgspec.json.encode(marker))
 
 
 def _locked(area: StagingArea, error: StoreLocked) -> StoreLocked:
@@ -295,48 +277,11 @@ def _locked(area: StagingArea, error: StoreLocked) -> StoreLocked:
     )
 
 
-def _present(area: StagingArea, store: MessageStore, publication: Publication) -> int:
-    """How many of the publication's records, in their order, are in the log already."""
-    if store.min_physical_offset > publication.begin:
-        raise StoreError(
-            f"a publication was interrupted at {publication.begin}, and the log begins at"
-            f" {store.min_physical_offset} now: what of it was published cannot be seen any more",
-            file=area.journal,
-            hint="look for its last messages, then remove the journal",
-        )
-    pieces = _log_pieces(store, publication.begin)
-    log, present, memory = memoryview(b""), 0, BlockMemory(1)
-    for run in publication.runs:
-        for block in area.blocks(run, memory):
-            staged = block.records
-            while len(staged):
-                if not len(log):
-                    piece = next(pieces, None)
-                    if piece is None:
-                        return present
-                    log = piece
-                read, matched, count = match_records(log, staged)
-                if not read:
-                    raise CorruptFile(area.staging / run.file, found="something that is no record")
-                log, staged = log[read:], staged[matched:]
-                present += count
-    return present
-
-
-def _log_pieces(store: MessageStore, begin: int) -> Iterator[memoryview]:
-    """The whole records from an offset on, a file at a time."""
-    for file in store.log_files(begin):
-        view = memoryview(file)
-        start = max(0, begin - file.file_from)
-        stop = walk(view, start, file.wrote_position, file.file_from, check_crc=False).end_position
-        yield view[start:stop]
-
-
 def withdraw(root: str | Path, write: str, runs: list[StagedRun] | None = None) -> None:
     """Give up a write that was not published: nothing of it is visible after that.
 
-    A publication that broke off is rolled back; if the store was opened since, it is finished instead, since
-    it is visible already. ``runs``: remove only these staged files, not all of the write's.
+    A publication that broke off is rolled back; one that was made stays if the store was opened since, for
+    then it is visible already. ``runs``: remove only these staged files, not all of the write's.
     """
     area = StagingArea(root)
     left = read_journal(area)

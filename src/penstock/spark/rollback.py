@@ -1,7 +1,8 @@
 """Taking back a publication that broke off: its records are cut from the end of the log.
 
 Only while nobody can have seen them. Whoever opens a store to write makes queue units of all its records, so
-records that no queue points to were read by nobody.
+records that no queue points to were read by nobody. Records behind a first one that is not shown are no part
+of the log: they only must not lie there when it grows.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from penstock._native.record import walk
+from penstock._native.record import crc32, walk
 from penstock.errors import StoreError
 from penstock.files.disk import DiskStorage
+from penstock.files.storage import Storage
 from penstock.spark.staging import BlockMemory, StagedRun, StagingArea
 from penstock.store import position as positions
 from penstock.store.directory import StoreDirectory
@@ -46,6 +48,36 @@ def roll_back(area: StagingArea, begin: int, runs: list[StagedRun]) -> bool:
         return True
     finally:
         lock.release()
+
+
+def is_shown(area: StagingArea, begin: int, first: int) -> bool:
+    """Whether the log went on from ``begin`` with the record that has the checksum ``first``.
+
+    Raises ``StoreError`` when that place is no longer part of the log.
+    """
+    directory = StoreDirectory(DiskStorage(), str(area.root))
+    if directory.min_physical_offset > begin:
+        raise StoreError(
+            f"a publication was interrupted at {begin}, and the log begins at"
+            f" {directory.min_physical_offset} now: what became of it cannot be seen any more",
+            file=area.journal,
+            hint="look for its last messages, then remove the journal",
+        )
+    record = next(_records(directory.storage, directory.log_files, begin), None)
+    return record is not None and masked_crc(record) == first
+
+
+def masked_crc(records: memoryview) -> int:
+    """Checksum of the first record, but for what the append fills in."""
+    record = bytearray(records[: int.from_bytes(records[:4], "big")])
+    when = _store_time_at(record)
+    record[20:36] = bytes(16)
+    record[when : when + 8] = bytes(8)
+    return int(crc32(record))
+
+
+def _store_time_at(record: bytearray | memoryview) -> int:
+    return 68 if int.from_bytes(record[36:40], "big") & 0x10 else 56
 
 
 def _unseen(disk: DiskStorage, root: str, begin: int) -> bool:
@@ -83,7 +115,7 @@ def _same(stored: memoryview, staged: memoryview) -> bool:
     """Equal but for what the append fills in."""
     if len(stored) != len(staged):
         return False
-    when = 68 if int.from_bytes(stored[36:40], "big") & 0x10 else 56
+    when = _store_time_at(stored)
     return (
         stored[:20] == staged[:20]
         and stored[36:when] == staged[36:when]
@@ -109,14 +141,19 @@ class _Bytes:
         return taken
 
 
-def _records(disk: DiskStorage, files: list[QueueFile], begin: int) -> Iterator[memoryview]:
+def _records(disk: Storage, files: list[QueueFile], begin: int) -> Iterator[memoryview]:
     """The whole records from an offset on, up to the first place where there is none."""
     for file in files:
         at = max(begin, file.begin)
         end = file.begin + file.size
+        wanted = PIECE
         while at < end:
-            piece = memoryview(disk.pread(file.path, at - file.begin, min(PIECE, end - at)))
+            piece = memoryview(disk.pread(file.path, at - file.begin, min(wanted, end - at)))
             found = walk(piece, 0, len(piece), at)
+            if found.stop == "short" and not found.end_position and len(piece) < min(found.length, end - at):
+                wanted = found.length  # a record longer than a piece; its file bounds it
+                continue
+            wanted = PIECE
             place = 0
             while place < found.end_position:
                 size = int.from_bytes(piece[place : place + 4], "big")

@@ -189,12 +189,10 @@ class RunWriter:
         self._checksum = crc32(self._checksum.to_bytes(4, "little") + check.to_bytes(4, "little"))
 
     def finish(self, queues: Sequence[tuple[str, int]]) -> StagedRun:
-        """Write the trailer, and have file and name on disk."""
+        """Write the trailer. Nothing is synced: who publishes it syncs the log, and needs it no more."""
         trailer = msgspec.json.encode(_Trailer(list(queues), self._records, self._size))
         self._put(trailer, _TAIL.pack(self._position, len(trailer), crc32(trailer), _MAGIC))
-        os.fsync(self._file.fileno())
         self._file.close()
-        DiskStorage().sync_dir(self.path.parent)
         return StagedRun(self._name, self._records, self._size, self._checksum)
 
     def discard(self) -> None:

@@ -154,7 +154,12 @@ class StoreWriter:
         return self._log.awaited_file(body_bytes)
 
     def put_records(
-        self, records: bytearray | memoryview, slots: memoryview, queues: Sequence[tuple[str, int]]
+        self,
+        records: bytearray | memoryview,
+        slots: memoryview,
+        queues: Sequence[tuple[str, int]],
+        *,
+        held: bool = False,
     ) -> None:
         """Append finished records in bulk; the bytes are those ``put_many`` would write.
 
@@ -162,8 +167,11 @@ class StoreWriter:
         it lies: ``records`` is memory that may be written to. Record ``i`` belongs to ``queues[slots[i]]``
         (32-bit numbers). Does not wait for the disk: call ``flush``. Raises when not all were appended, and
         then a first part of them may be in the log.
+
+        ``held``: length and magic of the first record stay zeros in the log, so that to everybody who opens
+        it, it ends there whatever follows, until ``show_record`` writes them.
         """
-        done, reason = self._append_records(records, slots, self.native_queues(queues))
+        done, reason = self._append_records(records, slots, self.native_queues(queues), held)
         if done < len(slots):
             cause = self.failure or self._log.roll_error
             raise StoreError(
@@ -188,10 +196,23 @@ class StoreWriter:
         ):  # an illegal queue, or one is too long for the files of this log
             return 0
 
-    def _append_records(self, records: Any, slots: Any, natives: list[Queue]) -> tuple[int, str | None]:
+    def _append_records(
+        self, records: Any, slots: Any, natives: list[Queue], held: bool = False
+    ) -> tuple[int, str | None]:
         try:
-            return self._appender.put_records(records, slots, natives, self._log.store_time())
+            return self._appender.put_records(records, slots, natives, self._log.store_time(), held)
         except OSError as error:
+            raise self._write_error(error) from error
+
+    def show_record(self, physical_offset: int, head: bytes) -> None:
+        """Write what ``put_records`` held back, once everything behind it is on disk, and have it there."""
+        file = self._log.files.find_mapped_file_by_offset(physical_offset)
+        assert file is not None  # it was appended by this process
+        try:
+            file.mapping.write(physical_offset - file.file_from_offset, head)
+            file.mapping.sync()
+        except OSError as error:
+            self._on_flush_failure(error)
             raise self._write_error(error) from error
 
     def native_queues(self, queues: Sequence[tuple[str, int]]) -> list[Queue]:
