@@ -284,6 +284,25 @@ def test_what_is_in_memory_is_told_from_what_is_not(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_old_messages_that_follow_each_other_in_the_log_are_looked_for_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        for number in range(6):
+            await client.send("T", b"x" * 1000)
+            if number == 3:
+                await client.send("Between", b"y")
+        await client.pull("T")
+        cold = broker.store.cold_reads
+        cold.hot_bytes = 0
+        monkeypatch.setattr(cold, "_is_cached", lambda place: False)
+        sizes = [found.size for found in broker.store.get("T", 0, 0, 6)]
+        assert [place.size for place in cold.missing("T", 0, 0, 32)] == [sum(sizes[:4]), sum(sizes[4:])]
+        assert [place.size for place in cold.missing("T", 0, 1, 2)] == [sum(sizes[1:3])]
+
+    play(tmp_path, scene)
+
+
 def test_a_held_pull_is_woken_when_the_transient_pool_lets_its_message_go(tmp_path: Path) -> None:
     async def scene(broker: Broker, client: Client) -> None:
         await client.send("T", b"old")

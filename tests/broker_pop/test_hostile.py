@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -24,6 +25,19 @@ def _ack(**more: str) -> dict[str, str]:
         "offset": "0",
     }
     return {**fields, **more}
+
+
+def test_an_ack_beyond_the_queue_is_refused_beside_good_ones_of_the_same_pop(tmp_path: Path) -> None:
+    async def scene(broker: Broker, client: Client) -> None:
+        for number in range(3):
+            await client.send("T", b"m%d" % number)
+        given = await pop(client)
+        place = _ack(extraInfo=given[0].handle)
+        calls = [client.call(200051, {**place, "offset": offset}) for offset in ("0", "9999", "x", "1")]
+        assert [answer.code for answer in await asyncio.gather(*calls)] == [0, 208, 1, 0]
+        assert broker.popping.inflight.of_queue("T", "G", 0) == 1
+
+    play(tmp_path, scene)
 
 
 HANDLES = {

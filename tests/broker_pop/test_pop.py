@@ -304,16 +304,17 @@ def test_old_messages_are_fetched_from_the_disk_before_they_are_popped_or_put_ba
         cold.hot_bytes = 0
         fetched: list[int] = []
         fetch = cold.fetch
+        size = sum(found.size for found in broker.store.get("T", 0, 0, 3))
 
         def noted(places: list[Place]) -> None:
-            fetched.append(len(places))
+            fetched.append(sum(place.size for place in places))
             fetch(places)
 
         monkeypatch.setattr(cold, "fetch", noted)
         monkeypatch.setattr(cold, "_is_cached", lambda place: False)
         given = await pop(client)
         assert [each.body for each in given] == [b"m0", b"m1", b"m2"]
-        assert fetched == [3]
+        assert fetched == [size]
         assert await ack(client, given[1]) == [0]
         clock.ahead_ms = 70_000
         back = await pop(client, pollTime=20_000, now=clock.now_ms)

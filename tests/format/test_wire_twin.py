@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock._native.wire import Command, take_frames
-from penstock._native.wireout import encode, encode_head, pull_answer, send_answer
+from penstock._native.wireout import encode, encode_head, plain_answers, pull_answer, send_answer
 from penstock.format.malformed import Malformed
 from penstock.format.wire import BINARY, JSON, LANGUAGES, Header, decode_header, split_frame
 from penstock.format.wire import encode_head as plain_head
@@ -237,3 +237,15 @@ def test_send_answer_is_the_general_answer(
         opaque, binary, code, remark, "DefaultRegion", True, message_id, queue, offset, transaction
     )
     assert made == encode(general)
+
+
+@given(st.lists(st.tuples(INTS, st.booleans(), st.booleans()), max_size=40))
+def test_plain_answers_are_the_general_answers_of_all_that_want_one(
+    requests: list[tuple[int, bool, bool]],
+) -> None:
+    made = [
+        Command(200051, {"a": "b"}, flag=2 if oneway else 0, opaque=opaque, binary=binary)
+        for opaque, binary, oneway in requests
+    ]
+    general = [encode(request.answer(0)) for request in made if not request.is_oneway]
+    assert plain_answers(made) == b"".join(general)

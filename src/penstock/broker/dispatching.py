@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from penstock.errors import StoreError
 from penstock.store.messagestore import MessageStore
@@ -71,8 +71,14 @@ class Dispatching:
             self._timer = None
         self.advance()
 
-    def catch_up(self) -> None:
-        """Have everything readable that may be of what the loop appended, before something is read."""
+    def catch_up(self, topics: Collection[str] | None = None) -> None:
+        """Have everything readable that may be of what the loop appended, before something is read.
+
+        With ``topics`` only they are read: nothing is done while nothing was written to them.
+        """
+        others = topics is not None and not any(topic in topics for topic, _ in self._touched)
+        if others and not self._unread:
+            return
         if (self._touched or self._unread) and self._store.undispatched:
             self.advance()
 

@@ -173,7 +173,8 @@ class Pops:
     def _take(self, pop: HeldPop, fetched: bool) -> Taken:
         """Give the group messages: a checkpoint each queue, which the log has before anybody sees them."""
         header = pop.header
-        self._broker.dispatching.catch_up()
+        # Not for the records of other pops, which are all that is written while a group takes old messages.
+        self._broker.dispatching.catch_up((header.topic, *retry_topics(header.topic, header.group)))
         revive = ORDER_QUEUE if header.order else next(self._numbers) % REVIVE_QUEUES
         taken = Taken(self._broker.clock.now_ms(), revive)
         for topic, queue_id in self.queues(header):

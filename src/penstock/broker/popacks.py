@@ -33,21 +33,49 @@ MAX_BITS = 1 << 16
 NO_REMARK = "not set any response code"
 """What RocketMQ says in answers that it says nothing in."""
 
-Waiting = tuple[Connection, Command]
+MAX_DIGITS = 18
+"""So many always fit 64 bits."""
+
+Waiting = tuple[Connection, list[Command]]
 
 
 class _Acks:
     """Acks of one checkpoint that wait for the end of the loop's pass: they share a record."""
 
-    __slots__ = ("group", "handle", "offsets", "queue_id", "topic", "waiting")
+    __slots__ = (
+        "connection",
+        "group",
+        "handle",
+        "high",
+        "low",
+        "offsets",
+        "queue_id",
+        "requests",
+        "topic",
+        "waiting",
+    )
 
-    def __init__(self, topic: str, group: str, queue_id: int, handle: Handle) -> None:
+    def __init__(self, topic: str, group: str, queue_id: int, handle: Handle, low: int, high: int) -> None:
         self.topic = topic
         self.group = group
         self.queue_id = queue_id
         self.handle = handle
+        self.low = low
+        """What the queue held when the first of them came: it is not asked again for each."""
+        self.high = high
         self.offsets: list[int] = []
         self.waiting: list[Waiting] = []
+        """Who is to be answered: nearly always one, whoever popped them."""
+        self.connection: Connection | None = None
+        self.requests: list[Command] = []
+
+    def add(self, connection: Connection, request: Command, offset: int) -> None:
+        """One more of them."""
+        self.offsets.append(offset)
+        if connection is not self.connection:
+            self.connection, self.requests = connection, []
+            self.waiting.append((connection, self.requests))
+        self.requests.append(request)
 
 
 class PopAcks:
@@ -73,22 +101,32 @@ class PopAcks:
 
     def ack(self, connection: Connection, request: Command) -> Command | None:
         fields = request.fields
-        topic, group = word(fields, "topic"), word(fields, "consumerGroup")
-        queue, extra = word(fields, "queueId"), word(fields, "extraInfo")
+        try:
+            topic, group, queue = fields["topic"], fields["consumerGroup"], fields["queueId"]
+            extra, text = fields["extraInfo"], fields["offset"]
+        except KeyError:
+            for name in ("topic", "consumerGroup", "queueId", "extraInfo", "offset"):
+                word(fields, name)
+            raise
+        offset = (
+            int(text)
+            if len(text) <= MAX_DIGITS and text.isascii() and text.isdigit()
+            else long_number(fields, "offset")
+        )
         # Messages of one checkpoint differ in the last word of their handles.
         key = (topic, group, queue, extra.rpartition(" ")[0])
         acks = self._pending.get(key)
         if acks is None:
             queue_id = number(fields, "queueId")
             config = self._check_queue(connection, topic, queue_id)
-            offset = self._check_offset(topic, queue_id, long_number(fields, "offset"))
+            low, high = self._check_offset(topic, queue_id, offset)
             handle = read_handle(extra)
             if handle.order:
                 self._ack_in_order(config, group, queue_id, offset, handle.pop_time)
                 return request.answer(0)
             if not self._is_ours(handle):
                 return request.answer(0)
-            acks = _Acks(topic, group, queue_id, handle)
+            acks = _Acks(topic, group, queue_id, handle, low, high)
             if not self._pending:
                 # A consumer acks what it popped together one by one, and quickly: under load it pays to wait
                 # a moment for the rest, for a record costs more than an ack.
@@ -97,10 +135,9 @@ class PopAcks:
                 else:
                     self._loop.call_soon(self.flush)
             self._pending[key] = acks
-        else:
-            offset = self._check_offset(topic, acks.queue_id, long_number(fields, "offset"))
-        acks.offsets.append(offset)
-        acks.waiting.append((connection, request))
+        elif not acks.low <= offset <= acks.high:
+            acks.low, acks.high = self._check_offset(topic, acks.queue_id, offset)
+        acks.add(connection, request, offset)
         return None
 
     def _check_queue(self, connection: Connection, name: str, queue_id: int) -> TopicConfig:
@@ -112,12 +149,13 @@ class PopAcks:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, illegal_queue(connection, topic, queue_id))
         return topic
 
-    def _check_offset(self, topic: str, queue_id: int, offset: int) -> int:
+    def _check_offset(self, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
+        """The bounds of a queue that has this offset. Raises RequestRefused when it has not."""
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         if not low <= offset <= high:
             remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             raise RequestRefused(ResponseCode.NO_MESSAGE, remark)
-        return offset
+        return low, high
 
     def _is_ours(self, handle: Handle) -> bool:
         """Whether an ack can mean one of our checkpoints: another broker's name, or a time that no pop has
@@ -144,20 +182,18 @@ class PopAcks:
                 end = self._write(acks.topic, acks.group, acks.queue_id, acks.handle, acks.offsets, now)
             except PenstockError as error:
                 code, remark = _reason(error)
-                for connection, request in acks.waiting:
-                    connection.reply(request, request.answer(code, remark=remark))
+                _refuse(acks.waiting, code, remark)
             else:
                 written += acks.waiting
         if not written:
             return
 
         def done(error: OSError | None) -> None:
-            for connection, request in written:
-                if error is None:
-                    connection.reply(request, request.answer(0))
-                else:
-                    code, remark = flush_failure(error)
-                    connection.reply(request, request.answer(code, remark=remark))
+            if error is not None:
+                _refuse(written, *flush_failure(error))
+                return
+            for connection, requests in written:
+                connection.reply_plain(requests)
 
         self._broker.when_durable(end, done)
 
@@ -334,6 +370,12 @@ class PopAcks:
 
 def _reason(error: PenstockError) -> tuple[int, str | None]:
     return (error.code, error.remark) if isinstance(error, RequestRefused) else failure(error)
+
+
+def _refuse(waiting: list[Waiting], code: int, remark: str | None) -> None:
+    for connection, requests in waiting:
+        for request in requests:
+            connection.reply(request, request.answer(code, remark=remark))
 
 
 def _bits(text: Any) -> Iterator[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from penstock.format.record import encode_record
 from penstock.message import Message, encode_properties
 from penstock.message.properties import (
@@ -17,6 +19,7 @@ from penstock.store.rewrite import copy_record
 RETRY_QUEUE = 0
 
 
+@lru_cache(4096)
 def retry_topics(topic: str, group: str) -> tuple[str, str]:
     """Where a group's messages of a topic come back: where we put them, and where others may have."""
     return pop_retry_topic(group, topic, separator="_"), pop_retry_topic(group, topic)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from penstock._native.wire import take_frames
+from penstock._native.wireout import plain_answers
 from penstock.config.remoting import RemotingSettings
 from penstock.errors import ConnectionLost, RemotingTimeout, RequestRefused
 from penstock.remoting.codes import ResponseCode
@@ -150,6 +151,15 @@ class Connection(asyncio.Protocol):
             for piece in frame:
                 self._write(piece)
             self._settle()
+
+    def reply_plain(self, requests: list[Command]) -> None:
+        """Answer requests that went well and have nothing else to be told, all in one piece."""
+        frames = plain_answers(requests)
+        if frames:
+            self._write(frames)
+        for request in requests:
+            if not request.flag & ONEWAY_FLAG:
+                self._settle()
 
     def forget(self, request: Command) -> None:
         """Say that this request will not be answered (a held pull at shutdown): a drain need not wait."""

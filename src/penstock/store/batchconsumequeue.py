@@ -318,6 +318,17 @@ class BatchConsumeQueue:
 
     # -- reading -----------------------------------------------------------------------------------
 
+    def spans(self, queue_offset: int, count: int) -> list[tuple[int, int]]:
+        """Physical offset and size of the records of so many messages at most, the first to the last."""
+        spans: list[tuple[int, int]] = []
+        for number in range(count):
+            unit = self.unit(queue_offset + number)
+            if unit is None:
+                break
+            if not spans or spans[-1][0] != unit.physical_offset:
+                spans.append((unit.physical_offset, unit.size))
+        return spans
+
     def unit(self, queue_offset: int) -> BatchUnit | None:
         """The unit of the record that holds a message, or None outside of the queue."""
         place = self._place_of(queue_offset)

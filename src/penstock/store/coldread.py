@@ -66,14 +66,35 @@ class ColdReads:
             return []
         queue = self._queues.find(topic, queue_id)
         assert queue is not None  # what is not there is young
+        spans = queue.spans(offset, max(1, min(count, SHORT_SCAN)))
+        return [place for place in self._places(spans) if not self._is_cached(place)]
+
+    def _places(self, spans: list[tuple[int, int]]) -> list[Place]:
+        """Where records lie; those that follow each other are one place, for each costs a system call."""
         places: list[Place] = []
-        for number in range(max(1, min(count, SHORT_SCAN))):
-            unit = queue.unit(offset + number)
-            if unit is None:
+        begin = end = 0
+        for offset, size in spans:
+            if size <= 0:
+                continue
+            if end == offset and end > begin:
+                end += size
+                continue
+            places += self._in_files(begin, end)
+            begin, end = offset, offset + size
+        return places + self._in_files(begin, end)
+
+    def _in_files(self, begin: int, end: int) -> list[Place]:
+        """The places of a part of the log: a record ends where a file does, and the next one follows it."""
+        places: list[Place] = []
+        while begin < end:
+            mapping = self._log.mapping_at(begin)
+            if mapping is None:
                 break
-            place = self._place(unit.physical_offset, unit.size)
-            if place is not None and not self._is_cached(place):
+            stop = min(end, mapping.file_from + mapping.size)
+            place = self._place(begin, stop - begin)
+            if place is not None:
                 places.append(place)
+            begin = stop
         return places
 
     def missing_bulk(self, topic: str, queue_id: int, offset: int, count: int) -> tuple[int, list[Place]]:

@@ -102,6 +102,15 @@ class ConsumeQueueUnits:
             return None
         return self.unit_at(queue_offset * UNIT)
 
+    def spans(self, queue_offset: int, count: int) -> list[tuple[int, int]]:
+        """Physical offset and size of so many units at most: fewer at the end of the queue or of a file."""
+        if not self.min_offset <= queue_offset < self.max_offset:
+            return []
+        count = min(count, self.max_offset - queue_offset)
+        data = self.read(queue_offset * UNIT, count * UNIT)
+        whole = memoryview(data)[: len(data) - len(data) % UNIT]
+        return [(physical, size) for physical, size, _ in unit_struct.iter_unpack(whole)]
+
     def slab_from(self, queue_offset: int) -> tuple[Slab, int, int] | None:
         """Units from ``queue_offset`` to the end of its file or of the queue: bytes [begin, end) of a slab.
 
