@@ -83,10 +83,25 @@ def client_batch(batch: list[Message]) -> bytes:
     )
 
 
+@pytest.mark.parametrize("topic", ["topic", "t" * 127])
+@pytest.mark.parametrize("hosts", [("1.2.3.4:5", None), ("[::1]:5", None), ("1.2.3.4:5", "[::2]:6")])
 @pytest.mark.parametrize("crc", [False, True])
-def test_a_client_batch_is_stored_as_its_messages_are(tmp_path: Path, crc: bool) -> None:
+def test_a_client_batch_is_stored_as_its_messages_are(
+    tmp_path: Path, crc: bool, hosts: tuple[str, str | None], topic: str
+) -> None:
     config = replace(CONFIG, enabled_append_prop_crc=crc)
-    common = Message("topic", b"", queue_id=1, sys_flag=8, born_timestamp=NOW - 5, born_host="1.2.3.4:5")
+    born, own = hosts
+    common = Message(
+        topic,
+        b"",
+        queue_id=1,
+        sys_flag=8,
+        born_timestamp=NOW - 5,
+        born_host=born,
+        store_host=own,
+        reconsume_times=3,
+        prepared_transaction_offset=4,
+    )
     batches = [
         [
             msgspec.structs.replace(
