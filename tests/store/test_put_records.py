@@ -127,6 +127,7 @@ def test_a_client_batch_is_stored_as_its_messages_are(
         assert results.ok
         places = [(each.queue_offset, each.physical_offset, each.message_id) for each in others]
         assert [(each.queue_offset, each.physical_offset, each.message_id) for each in results] == places
+        assert (results.queue_offset, results.end_offset) == (results[0].queue_offset, results[-1].end_offset)
         assert results.message_ids() == ",".join(str(each.message_id) for each in others)
 
 
@@ -145,6 +146,7 @@ def test_a_damaged_client_batch_is_not_stored_and_refusals_are_told(tmp_path: Pa
             refused.message_ids()
         illegal = store.append_batch(Message("../topic", b""), good)
         assert [each.status for each in illegal] == ["MESSAGE_ILLEGAL", "MESSAGE_ILLEGAL"]
+        assert (illegal.queue_offset, illegal.end_offset) == (-1, -1)
 
 
 def test_bulk_records_go_on_where_puts_ended(tmp_path: Path) -> None:
