@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Message
+from penstock._native.batchbody import BatchKeys
 from penstock.client import ClientSettings, MessageQueue, compression
 from penstock.client.allocation import allocate_averagely
 from penstock.client.errors import BrokerError, SystemBusy, TopicNotExist, refusal
@@ -19,6 +20,7 @@ from penstock.client.offsets import FileOffsets
 from penstock.client.outgoing import SendTemplate, batch_properties, batch_writer, prepare
 from penstock.client.queuechoice import queue_of_key
 from penstock.client.route import TopicRoute
+from penstock.client.sendresult import SendResult, SendStatus, read_batch
 from penstock.client.settings import name_servers
 from penstock.client.subscription import Subscription
 from penstock.client.wirejson import decode_any
@@ -112,25 +114,32 @@ _batched = st.builds(
 )
 
 
-@given(st.lists(_batched, min_size=1, max_size=6), st.integers(1, 400))
-def test_the_compiled_batch_writer_makes_what_the_plain_one_makes(messages: list[Message], most: int) -> None:
-    def outcome(join: Callable[[int, list[str]], tuple[bytes, int]]) -> Any:
-        keys = [f"KEY{number}" for number in range(len(messages))]
+@given(st.lists(_batched, min_size=1, max_size=6), st.integers(1, 400), st.integers(0, 1 << 17))
+def test_the_compiled_batch_writer_makes_what_the_plain_one_makes(
+    messages: list[Message], most: int, number: int
+) -> None:
+    def outcome(join: Callable[[int], tuple[bytes, int]]) -> Any:
         made, first = [], 0
         try:
             while first < len(messages):
-                body, first = join(first, keys)
+                body, first = join(first)
                 made.append((body, first))
         except (MessageRejected, UnicodeEncodeError, ValueError) as error:
             return type(error), made
-        return keys, made
+        return None, made
 
-    def plain(first: int, keys: list[str]) -> tuple[bytes, int]:
-        return join_client_batch(messages, first, keys, "T", most, batch_properties)
-
-    writer = batch_writer()
-    compiled = outcome(lambda first, keys: writer.join(messages, first, keys, "T", most))
-    assert compiled == outcome(plain)
+    count = len(messages)
+    numbers = [f"{number & 0xFFFF:04X}" for number in range(number, number + count)]
+    plain_keys, keys, writer = (
+        [f"KEY{each}" for each in numbers],
+        BatchKeys("KEY", number, count),
+        batch_writer(),
+    )
+    compiled = outcome(lambda first: writer.join(messages, first, keys, "T", most))
+    plain = outcome(lambda first: join_client_batch(messages, first, plain_keys, "T", most, batch_properties))
+    assert compiled == plain
+    if plain[0] is None:
+        assert list(keys) == plain_keys
 
 
 def test_a_batch_carries_its_messages_and_leaves_what_has_no_room() -> None:
@@ -139,16 +148,16 @@ def test_a_batch_carries_its_messages_and_leaves_what_has_no_room() -> None:
         Message("T", memoryview(b"two"), properties={"n": "1"}, flag=7),
         Message("T", b"three", unique_key="OWN"),
     ]
-    keys = ["A", "B", "C"]
+    keys = BatchKeys("K", 9, 3)
     writer = batch_writer()
     body, following = writer.join(messages, 0, keys, "T", 10_000)
     blocks = decode_client_batch(body)
     assert following == 3
-    assert keys == ["A", "B", "OWN"]
+    assert list(keys) == ["K0009", "K000A", "OWN"]
     assert [(block.body, block.flag) for block in blocks] == [(b"one", 0), (b"two", 7), (b"three", 0)]
     assert [block.properties for block in blocks] == [
-        {"KEYS": "k", "TAGS": "t", "UNIQ_KEY": "A"},
-        {"n": "1", "UNIQ_KEY": "B"},
+        {"KEYS": "k", "TAGS": "t", "UNIQ_KEY": "K0009"},
+        {"n": "1", "UNIQ_KEY": "K000A"},
         {"UNIQ_KEY": "OWN"},
     ]
     first, following = writer.join(messages, 0, keys, "T", len(body) - 1)
@@ -168,11 +177,33 @@ def test_a_batch_carries_its_messages_and_leaves_what_has_no_room() -> None:
 def test_a_batch_refuses_what_it_cannot_carry(message: Message, refusal: type[Exception]) -> None:
     writer = batch_writer()
     with pytest.raises(refusal):
-        writer.join([Message("T", b"before"), message], 0, ["A", "B"], "T", 10_000)
+        writer.join([Message("T", b"before"), message], 0, BatchKeys("K", 0, 2), "T", 10_000)
     with pytest.raises(ValueError):
-        writer.join([message], 1, ["A"], "T", 10_000)
+        writer.join([message], 1, BatchKeys("K", 0, 1), "T", 10_000)
     with pytest.raises(ValueError):
-        writer.join([message, message], 0, ["A"], "T", 10_000)
+        writer.join([message, message], 0, BatchKeys("K", 0, 1), "T", 10_000)
+
+
+@pytest.mark.parametrize("places", ["P,Q,R", "X"], ids=["a place each", "one for all"])
+def test_the_results_of_a_batch_are_those_of_its_messages(places: str) -> None:
+    queue = MessageQueue("T", "broker", 3)
+    keys = BatchKeys("K", 0xFFFE, 5)
+    answer = Command(0, {"msgId": places, "queueId": "3", "queueOffset": "70"})
+    results = read_batch(answer, keys, 1, 3, queue)
+    each = places.split(",") if "," in places else [places] * 3
+    expected = [
+        SendResult(SendStatus.SEND_OK, key, queue, 70 + number, each[number])
+        for number, key in enumerate(["KFFFF", "K0000", "K0001"])
+    ]
+    assert results == expected
+    assert expected == results == read_batch(answer, keys, 1, 3, queue)
+    assert results != read_batch(answer, keys, 2, 3, queue)
+    assert (len(results), results[-1], results[1:]) == (3, expected[2], expected[1:])
+    assert repr(results) == repr(expected)
+    with pytest.raises(IndexError):
+        results[3]
+    with pytest.raises(RemotingError):
+        read_batch(Command(0, {"msgId": places}), keys, 1, 3, queue)
 
 
 def test_bodies_are_inflated_by_their_flags() -> None:

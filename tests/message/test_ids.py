@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock._native.batchbody import unique_keys
+from penstock._native.batchbody import BatchKeys
 from penstock.message import decode_message_id, unique_id
 from penstock.message.host import format_host, pack_host, parse_host, unpack_host
 from penstock.message.ids import UniqueIdGenerator, message_id_of
@@ -94,7 +94,7 @@ def test_many_unique_ids_are_those_that_as_many_calls_give(
     for count in filter(None, counts):
         expected = [one() for _ in range(count)]
         assert many.many(count) == expected
-        assert unique_keys(*compiled.reserve(count), count) == expected
+        assert list(BatchKeys(*compiled.reserve(count), count)) == expected
     assert many() == compiled() == one()
 
 
@@ -107,7 +107,7 @@ def test_threads_get_different_ids() -> None:
     assert all(int(some[-1][-4:], 16) - int(some[0][-4:], 16) == len(some) - 1 for some in taken)
 
 
-@pytest.mark.parametrize(("begin", "count"), [("é", 1), ("A", -1)])
+@pytest.mark.parametrize(("begin", "count"), [("é", 1), ("A", -1), ("A\x01", 1), ("A" * 61, 1)])
 def test_what_is_no_run_of_ids_is_refused(begin: str, count: int) -> None:
     with pytest.raises(ValueError):
-        unique_keys(begin, 0, count)
+        BatchKeys(begin, 0, count)

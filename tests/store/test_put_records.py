@@ -83,10 +83,25 @@ def client_batch(batch: list[Message]) -> bytes:
     )
 
 
+@pytest.mark.parametrize("topic", ["topic", "t" * 127])
+@pytest.mark.parametrize("hosts", [("1.2.3.4:5", None), ("[::1]:5", None), ("1.2.3.4:5", "[::2]:6")])
 @pytest.mark.parametrize("crc", [False, True])
-def test_a_client_batch_is_stored_as_its_messages_are(tmp_path: Path, crc: bool) -> None:
+def test_a_client_batch_is_stored_as_its_messages_are(
+    tmp_path: Path, crc: bool, hosts: tuple[str, str | None], topic: str
+) -> None:
     config = replace(CONFIG, enabled_append_prop_crc=crc)
-    common = Message("topic", b"", queue_id=1, sys_flag=8, born_timestamp=NOW - 5, born_host="1.2.3.4:5")
+    born, own = hosts
+    common = Message(
+        topic,
+        b"",
+        queue_id=1,
+        sys_flag=8,
+        born_timestamp=NOW - 5,
+        born_host=born,
+        store_host=own,
+        reconsume_times=3,
+        prepared_transaction_offset=4,
+    )
     batches = [
         [
             msgspec.structs.replace(
@@ -112,6 +127,7 @@ def test_a_client_batch_is_stored_as_its_messages_are(tmp_path: Path, crc: bool)
         assert results.ok
         places = [(each.queue_offset, each.physical_offset, each.message_id) for each in others]
         assert [(each.queue_offset, each.physical_offset, each.message_id) for each in results] == places
+        assert (results.queue_offset, results.end_offset) == (results[0].queue_offset, results[-1].end_offset)
         assert results.message_ids() == ",".join(str(each.message_id) for each in others)
 
 
@@ -130,6 +146,7 @@ def test_a_damaged_client_batch_is_not_stored_and_refusals_are_told(tmp_path: Pa
             refused.message_ids()
         illegal = store.append_batch(Message("../topic", b""), good)
         assert [each.status for each in illegal] == ["MESSAGE_ILLEGAL", "MESSAGE_ILLEGAL"]
+        assert (illegal.queue_offset, illegal.end_offset) == (-1, -1)
 
 
 def test_bulk_records_go_on_where_puts_ended(tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -30,32 +29,65 @@ cdef enum:
     HEAD = 20
     MOST_EXPECTED = 1 << 20  # one large batch must not make all that follow start as large
     DIGITS = 4
+    MOST_KEY = 64
 
 cdef const char* HEX = b"0123456789ABCDEF"
 
 
-def unique_keys(str begin not None, int64_t first, Py_ssize_t count):
-    """So many unique ids that begin alike, numbered from `first`. Plain twin: message.ids.UniqueIdGenerator.many."""
-    cdef Py_ssize_t length = len(begin), i
-    cdef uint32_t number
-    cdef char* text
-    cdef list made
-    cdef str key
-    if count < 0 or not PyUnicode_IS_ASCII(begin):
-        raise ValueError(f"{count} ids that begin with {begin!r}")
-    made = PyList_New(count)
-    for i in range(count):
-        key = PyUnicode_New(length + DIGITS, 127)
-        text = <char*> PyUnicode_DATA(key)
-        number = <uint32_t> ((first + i) & 0xFFFF)
-        memcpy(text, PyUnicode_DATA(begin), length)
-        text[length] = HEX[number >> 12]
-        text[length + 1] = HEX[number >> 8 & 15]
-        text[length + 2] = HEX[number >> 4 & 15]
-        text[length + 3] = HEX[number & 15]
-        Py_INCREF(key)
-        PyList_SET_ITEM(made, i, key)
-    return made
+@cython.final
+cdef class BatchKeys:
+    """The unique ids of a batch: they begin alike and are numbered, but for messages that have one of their own.
+
+    Texts are made when asked for: few ask, and a batch is written without. Plain twin: message.ids.UniqueIdGenerator.many.
+    """
+
+    cdef str begin
+    cdef int64_t first
+    cdef Py_ssize_t count
+    cdef Py_ssize_t length     # of each
+    cdef dict own
+    cdef char text[MOST_KEY]   # the id that was written last
+
+    def __cinit__(self, str begin not None, int64_t first, Py_ssize_t count):
+        cdef Py_ssize_t length = len(begin)
+        if count < 0 or length + DIGITS > MOST_KEY or not PyUnicode_IS_ASCII(begin) \
+                or not plain(<const uint8_t*> PyUnicode_DATA(begin), length):
+            raise ValueError(f"{count} ids that begin with {begin!r}")
+        self.begin = begin
+        self.first = first
+        self.count = count
+        self.length = length + DIGITS
+        memcpy(self.text, PyUnicode_DATA(begin), length)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, Py_ssize_t index):
+        cdef str key
+        if index < 0 or index >= self.count:
+            raise IndexError(f"id {index} of {self.count}")
+        if self.own is not None and index in self.own:
+            return self.own[index]
+        key = PyUnicode_New(self.length, 127)
+        memcpy(PyUnicode_DATA(key), self.numbered(index), self.length)
+        return key
+
+    cdef const char* numbered(self, Py_ssize_t index) noexcept:
+        """The id of a message that has none of its own, until the next is asked for."""
+        cdef uint32_t number = <uint32_t> ((self.first + index) & 0xFFFF)
+        cdef char* digits = self.text + self.length - DIGITS
+        digits[0] = HEX[number >> 12]
+        digits[1] = HEX[number >> 8 & 15]
+        digits[2] = HEX[number >> 4 & 15]
+        digits[3] = HEX[number & 15]
+        return self.text
+
+    cdef int keep(self, Py_ssize_t index, str key) except -1:
+        """Remember the id that a message has of its own."""
+        if self.own is None:
+            self.own = {}
+        self.own[index] = key
+        return 0
 
 
 cdef bint next_item(const uint8_t* p, int64_t* at, int64_t end, Item* item) except -1:
@@ -131,18 +163,18 @@ cdef class BatchWriter:
     def __dealloc__(self):
         Py_XDECREF(self.body)
 
-    def join(self, list messages not None, Py_ssize_t first, list keys not None, object topic, Py_ssize_t most):
+    def join(self, list messages not None, Py_ssize_t first, BatchKeys keys not None, object topic, Py_ssize_t most):
         """(body, index of the next message): as many from `first` on as stay within `most` bytes, one at least.
 
         `keys` has a unique key for each message; that of a message with its own is put in its place.
         """
         cdef Py_ssize_t index = first, before
-        if first < 0 or first >= len(messages) or len(keys) != len(messages):
-            raise ValueError(f"message {first} of {len(messages)}, with {len(keys)} keys")
+        if first < 0 or first >= len(messages) or keys.count != len(messages):
+            raise ValueError(f"message {first} of {len(messages)}, with {keys.count} keys")
         self.drop()
         while index < len(messages):
             before = self.used
-            if not self.add_plain(messages[index], topic, keys[index]):
+            if not self.add_plain(messages[index], topic, keys, index):
                 self.add_described(messages, index, keys, topic)
             if self.used > most and before:
                 self.used = before
@@ -196,7 +228,7 @@ cdef class BatchWriter:
         self.used += size
         return p + HEAD + body_length + 2
 
-    cdef bint add_plain(self, object message, object topic, object key) except -1:
+    cdef bint add_plain(self, object message, object topic, BatchKeys keys, Py_ssize_t index) except -1:
         """Append what nearly every message is; False, and nothing appended, for any other."""
         cdef Py_ssize_t* slots = self.slots
         cdef Entry entries[3]
@@ -221,9 +253,10 @@ cdef class BatchWriter:
         if not (
             add_entry(entries, &count, b"KEYS", 4, field(message, slots[F_KEYS]))
             and add_entry(entries, &count, b"TAGS", 4, field(message, slots[F_TAGS]))
-            and add_entry(entries, &count, b"UNIQ_KEY", 8, key)
         ):
             return False
+        entries[count] = Entry(b"UNIQ_KEY", 8, keys.numbered(index), keys.length)
+        count += 1
         for i in range(count):
             size += entries[i].name_length + entries[i].length + 2
         if size > PROPERTIES_LIMIT:
@@ -239,7 +272,7 @@ cdef class BatchWriter:
             p += 1
         return True
 
-    cdef int add_described(self, list messages, Py_ssize_t index, list keys, object topic) except -1:
+    cdef int add_described(self, list messages, Py_ssize_t index, BatchKeys keys, object topic) except -1:
         cdef bytes properties
         cdef Py_buffer view
         message = messages[index]
@@ -255,7 +288,7 @@ cdef class BatchWriter:
             )
         finally:
             PyBuffer_Release(&view)
-        keys[index] = key
+        keys.keep(index, key)
         return 0
 
 

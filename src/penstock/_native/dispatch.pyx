@@ -109,6 +109,10 @@ cdef class Dispatch:
         """Whether a queue was added."""
         return (topic, queue_id) in self.queues
 
+    def follows(self, Queue queue not None):
+        """Whether this very queue was added, and not another of its name."""
+        return self.queues.get((queue.topic, queue.queue_id)) is queue
+
     def remove_queue(self, Queue queue not None):
         """Forget a queue that was deleted; nothing of it may be staged."""
         cdef QueueState* state

@@ -130,6 +130,7 @@ cdef class Encoder:
     cdef bint skips(self, object name, bint tags, bint keys, bint unique, bint no_wait, int64_t delay)
     cdef int encode(self, object message, Buffer* b, int64_t now, bint hooked) except -1
     cdef int encode_item(self, object message, const Item* item, Buffer* b, int64_t now) except -1
+    cdef bint encode_alike(self, const Item* item, Buffer* b) noexcept
     cdef Queue queue_of(self, object message)
     cdef int encode_checked(
         self, object message, Queue queue, const uint8_t* body_at, Py_ssize_t body_length, const Item* item, Buffer* b, int64_t now

@@ -14,7 +14,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcmp, memcpy
 
-from penstock._native.endian cimport put16, put32, put64
+from penstock._native.endian cimport get32, put16, put32, put64
 from penstock._native.queue cimport Queue
 from penstock._native.record cimport (
     CRC_RESERVED, MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, SYS_BORN_V6, SYS_COMMIT, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6, SYS_TRANSACTION,
@@ -204,14 +204,52 @@ cdef class Encoder:
                 PyBuffer_Release(&view)
 
     cdef int encode_item(self, object message, const Item* item, Buffer* b, int64_t now) except -1:
-        """As `encode`, hooks aside, for a message of a batch: flag, body and properties are its own, the rest is that of `message`."""
+        """As `encode`, hooks aside, for a message of a batch: flag, body and properties are its own, the rest is that of `message`.
+
+        What `b` holds are messages of the same batch.
+        """
         cdef Queue queue
+        if b.count and self.encode_alike(item, b):
+            return PUT_OK
         if <object> Py_TYPE(message) is not self.message_type:
             raise TypeError(f"a {self.message_type.__name__} is needed, not {type(message).__name__}")
         queue = self.queue_of(message)
         if queue is None:
             return self.refuse(MESSAGE_ILLEGAL, "topic or queue id is not allowed")
         return self.encode_checked(message, queue, item.body, item.body_length, item, b, now)
+
+    cdef bint encode_alike(self, const Item* item, Buffer* b) noexcept:
+        """Append a record from the first one of its batch, of which most bytes are the same; False when it takes a closer look."""
+        cdef Encoded* first = &b.records[0]
+        cdef Encoded* e
+        cdef int64_t head = first.store_timestamp_at + 24 + PyBytes_GET_SIZE(<object> <PyObject*> first.store_host)
+        cdef int64_t topic = (1 if first.queue.topic_length < 128 else 2) + first.queue.topic_length
+        cdef int64_t total = head + item.body_length + topic + 2 + item.properties_length
+        cdef const uint8_t* like
+        cdef uint8_t* p
+        if self.property_crc or item.body_length > self.max_message_size or item.properties_length > PROPERTIES_LIMIT \
+                or total > self.max_message_size + 65536 or total > self.max_record_size or not buffer_reserve(b, total):
+            return False
+        first = &b.records[0]
+        like = b.data + first.at
+        p = b.data + b.used
+        memcpy(p, like, head)
+        put32(p, <int32_t> total)
+        put32(p + 8, <int32_t> (penstock_crc32(item.body, item.body_length) & 0x7FFFFFFF) if item.body_length else 0)
+        put32(p + 16, item.flag)
+        put32(p + head - 4, <int32_t> item.body_length)
+        memcpy(p + head, item.body, item.body_length)
+        p += head + item.body_length
+        memcpy(p, like + head + get32(like + head - 4), topic)
+        put16(p + topic, <int16_t> item.properties_length)
+        memcpy(p + topic + 2, item.properties, item.properties_length)
+        e = &b.records[b.count]
+        e[0] = first[0]
+        e.at = b.used
+        e.size = <int32_t> total
+        b.used += total
+        b.count += 1
+        return True
 
     cdef Queue queue_of(self, object message):
         """The queue of a message; None when there can't be one."""

@@ -1,16 +1,22 @@
 """What the dispatcher will make of records, worked out before they may be seen. Plain twin: format.dispatch.
 
-Finished records are appended in bulk, and their units and keys are known as soon as they have their places: to parse
-them, to look for properties and to hash keys need not wait until the records become visible. Nothing of it reaches a
-file before `run`.
+Finished records are appended in bulk, and so are clients' batches. Their units and keys are known as soon as they have
+their places: to parse them, to look for properties and to hash keys need not wait until the records become visible, nor
+read them from the log again. Nothing of it reaches a file before `run`.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 
+from penstock._native.batchbody cimport next_item
 from penstock._native.dispatch cimport C_BLANK, C_DONE, C_INDEX_FULL, WAITING, Dispatch
+from penstock._native.encode cimport Encoded
+from penstock._native.encode cimport Item as BatchItem
 from penstock._native.index cimport Index, index_hash, index_put, index_store_header
 from penstock._native.prefetch cimport prefetch_write
+from penstock._native.putresult cimport PutResults
 from penstock._native.queue cimport Queue, QueueState
 from penstock._native.record cimport (
     REC_OK, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION, Properties, Record, hash_text, parse_record, scan_properties,
@@ -51,6 +57,7 @@ cdef class Prepared:
     cdef int64_t next_hash
     cdef readonly int64_t limit
     cdef readonly bint ended     # it takes in nothing more
+    cdef bint running            # a run is under way, perhaps without the interpreter lock
     cdef readonly list queues    # those of the records: keeps their states alive
     cdef set known
 
@@ -69,19 +76,14 @@ cdef class Prepared:
 
     def add(self, Dispatch dispatch not None, const uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None):
         """Take in records as an append left them: whole, with their places. Record i belongs to `queues[slots[i]]`."""
-        cdef Queue queue
-        cdef QueueState* state
         cdef Record r
         cdef int64_t at = 0, size = records.shape[0]
         cdef Py_ssize_t i
         cdef int code = P_DONE
-        if self.ended:
+        if self.ended or self.running:
             return
         for given in queues:
-            queue = <Queue?> given
-            if queue not in self.known:
-                self.known.add(queue)
-                self.queues.append(queue)
+            self.know(<Queue?> given)
         cdef const QueueState** states = <const QueueState**> realloc(NULL, (len(queues) + 1) * sizeof(QueueState*))
         if states == NULL:
             raise MemoryError()
@@ -93,7 +95,7 @@ cdef class Prepared:
                 if at >= size or slots[i] < 0 or slots[i] >= most or parse_record(&records[0] + at, size - at, &r) != REC_OK:
                     code = P_BAD
                     break
-                code = self.take(dispatch, &records[0] + at, &r, <QueueState*> states[slots[i]])
+                code = self.take(dispatch, &records[0] + at + r.topic_at, &records[0] + at + r.properties_at, &r, <QueueState*> states[slots[i]])
                 if code != P_DONE:
                     break
                 at += r.size
@@ -104,12 +106,72 @@ cdef class Prepared:
             raise ValueError(f"no record with a queue at byte {at}")
         self.ended = code == P_ENDED
 
-    cdef int take(self, Dispatch dispatch, const uint8_t* p, const Record* r, QueueState* q) noexcept nogil:
+    def add_batch(self, Dispatch dispatch not None, PutResults results not None, int32_t sys_flag, object body not None):
+        """As `add`, for a client's batch that was appended whole: what its records hold is in the bytes of its body.
+
+        Nothing while a run is under way: what is missing, the dispatcher reads from the log.
+        """
+        cdef Py_buffer view
+        cdef BatchItem item
+        cdef Encoded* e
+        cdef Record r
+        cdef int64_t at = 0
+        cdef int code
+        cdef Py_ssize_t i
+        if self.ended or self.running or results.failures is not None or results.appended_count != results.count:
+            return
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        try:
+            for i in range(results.count):
+                e = &results.records[i]
+                if not next_item(<const uint8_t*> view.buf, &at, view.len, &item):
+                    raise ValueError(f"{results.count} results for a batch of {i}")
+                if i == 0:
+                    self.know(<Queue> <object> <PyObject*> e.queue.owner)
+                r.sys_flag = sys_flag
+                r.size = e.size
+                r.topic_length = e.queue.topic_length
+                r.properties_length = <int32_t> item.properties_length
+                r.physical_offset = e.physical_offset
+                r.queue_offset = e.queue_offset
+                r.store_timestamp = e.store_timestamp
+                code = self.take(dispatch, e.queue.topic, item.properties, &r, e.queue)
+                if code == P_NO_MEMORY:
+                    raise MemoryError()
+                if code == P_ENDED:
+                    self.ended = True
+                    break
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int know(self, Queue queue) except -1:
+        """Keep a queue whose state is used."""
+        if queue not in self.known:
+            self.known.add(queue)
+            self.queues.append(queue)
+        return 0
+
+    def clear(self):
+        """Forget everything; its memory is used again."""
+        if self.running:
+            raise ValueError("a run is under way")
+        self.count = self.hash_count = self.next = self.next_hash = 0
+        self.ended = False
+        self.queues.clear()
+        self.known.clear()
+
+    @property
+    def left(self):
+        """Records that were taken in and not dispatched yet."""
+        return self.count - self.next
+
+    cdef int take(self, Dispatch dispatch, const uint8_t* topic, const uint8_t* text, const Record* r, QueueState* q) noexcept nogil:
+        """Take in a record by its topic and its property string."""
         cdef Properties properties
         cdef Item* item
         cdef int kind = r.sys_flag & SYS_TRANSACTION
         cdef int64_t first = self.hash_count
-        scan_properties(p + r.properties_at, r.properties_length, &properties)
+        scan_properties(text, r.properties_length, &properties)
         if self.count >= self.limit or kind == SYS_PREPARED or kind == SYS_ROLLBACK or dispatch.is_special(q, r, &properties):
             return P_ENDED
         if self.reserve() != 0:
@@ -121,7 +183,7 @@ cdef class Prepared:
         item.queue = q
         item.offset = r.physical_offset
         item.queue_offset = r.queue_offset
-        item.tags = dispatch.tags_code(p + r.topic_at, r, &properties)
+        item.tags = dispatch.tags_code(topic, r, &properties)
         item.timestamp = r.store_timestamp
         item.size = r.size
         item.keys = <int32_t> (self.hash_count - first)
@@ -218,9 +280,11 @@ cdef class Prepared:
         meanwhile are left out.
         """
         cdef int code
+        self.running = True
         with nogil:
             code = self.run_items(dispatch, end)
             code = dispatch.finish(code)
+        self.running = False
         return code
 
     cdef int run_items(self, Dispatch dispatch, int64_t end) noexcept nogil:

@@ -163,6 +163,11 @@ cdef class PutResults:
             return -1
         return self.records[self.appended_count - 1].physical_offset + self.records[self.appended_count - 1].size
 
+    @property
+    def queue_offset(self):
+        """That of the first record; -1 when none was appended."""
+        return self.records[0].queue_offset if self.appended_count else -1
+
     def message_ids(self):
         """The offset message ids of all messages, which must all have been appended, with commas between them."""
         cdef Encoded* e

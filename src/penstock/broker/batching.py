@@ -58,7 +58,7 @@ class Batching:
             queue_id=header.queue_id,
             sys_flag=sys_flag,
             born_timestamp=header.born_timestamp,
-            born_host=self._broker.born_host(connection),
+            born_host=connection.context.get("born_host") or self._broker.born_host(connection),
             reconsume_times=header.reconsume_times,
         )
         key = common.get(PROPERTY_UNIQUE_KEY)
@@ -79,8 +79,7 @@ class Batching:
         self._broker.dispatching.appended((name, queue_id), count)
         self._broker.stats.count_put(name, count, len(request.body))
         waits = common.get("WAIT", "").lower() != "false"
-        offset, end = results[0].queue_offset, results.end_offset
-        ids = results.message_ids()
+        offset, end, ids = results.queue_offset, results.end_offset, results.message_ids()
         self._sending.answer_stored(connection, request, ids, queue_id, offset, key or None, end, waits)
         return None
 

@@ -431,7 +431,7 @@ class Sending:
         if self._sync and waits:
             self._broker.acks.add(end_offset, _Ack(self, connection, request, frame))
         else:
-            connection.reply_raw(request, (frame,))
+            connection.reply_frame(request, frame)
 
     def answer(
         self, connection: Connection, request: Command, answer: Command, end_offset: int, waits: bool

@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from penstock._native.batchbody import unique_keys
+from penstock._native.batchbody import BatchKeys
 from penstock.client.instance import ClientInstance
 from penstock.client.outgoing import check_topic, prepare
 from penstock.client.queue import MessageQueue
 from penstock.client.queuechoice import queue_of_key, writable
 from penstock.client.sender import BatchSend, Sender, SingleSend
-from penstock.client.sendresult import SendResult
+from penstock.client.sendresult import SendResult, SendResults
 from penstock.client.settings import ClientSettings
 from penstock.client.transaction import CheckListener, Transaction, TransactionChecks, TransactionState
 from penstock.errors import MessageRejected, RemotingError, RemotingTimeout, UsageError
@@ -165,8 +165,8 @@ class Producer:
         queue: MessageQueue | None = None,
         order_key: str | None = None,
         timeout: float | None = None,
-    ) -> list[SendResult]:
-        """Send messages of one topic to one queue, in one request: a result for each.
+    ) -> Sequence[SendResult]:
+        """Send messages of one topic to one queue, in one request: a result for each, made when looked at.
 
         More than ``max_message_size`` go as several requests, one after the other. Batches are not
         compressed, delayed or transactional.
@@ -183,7 +183,7 @@ class Producer:
         self._check_topic(topic)
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise MessageRejected("MESSAGE_ILLEGAL", "a retry topic takes no batches")
-        keys = unique_keys(*reserve_unique_ids(len(given)), len(given))
+        keys = BatchKeys(*reserve_unique_ids(len(given)), len(given))
         first = 0
         while first < len(given):
             body, following = sender.batches.join(given, first, keys, topic, most)
@@ -191,10 +191,10 @@ class Producer:
                 raise MessageRejected("MESSAGE_ILLEGAL", f"a message of {len(body)} bytes is too large")
             if not sender.window.has_room:
                 await sender.window.room(deadline)
-            sent: asyncio.Future[list[SendResult]] = loop.create_future()
+            sent: asyncio.Future[SendResults] = loop.create_future()
             send = BatchSend(sender, sent, topic, queue, order_key, len(body) + _HEADER_BYTES, deadline)
             send.body = body
-            send.keys = keys if following - first == len(given) else keys[first:following]
+            send.keys, send.first, send.count = keys, first, following - first
             send.begin()
             answered = await sent
             if following - first == len(given):

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
+from penstock._native.batchbody import BatchKeys
 from penstock.client.errors import BrokerError, ClientClosed, refusal
 from penstock.client.inflight import InFlight
 from penstock.client.instance import ClientInstance
@@ -16,7 +17,7 @@ from penstock.client.outgoing import SendTemplate, batch_writer
 from penstock.client.queue import MessageQueue
 from penstock.client.queuechoice import QueueChoice, queue_of_key, writable
 from penstock.client.route import TopicRoute
-from penstock.client.sendresult import STATUSES, SendResult, read_batch, read_result
+from penstock.client.sendresult import STATUSES, SendResult, SendResults, read_batch, read_result
 from penstock.errors import ConnectionLost, RemotingError, RemotingTimeout
 from penstock.remoting import Command, Connection, ResponseCode
 
@@ -306,14 +307,16 @@ class SingleSend(Send):
 class BatchSend(Send):
     """Messages in one request."""
 
-    __slots__ = ("body", "keys")
+    __slots__ = ("body", "count", "first", "keys")
 
     body: bytes
-    keys: list[str]
+    keys: BatchKeys
+    first: int
+    count: int
 
     def write(self, connection: Connection, template: SendTemplate, opaque: int) -> None:
         connection.write(template.batch_head(opaque, self.body))
         connection.write(self.body)
 
-    def read(self, answer: Command, queue: MessageQueue) -> list[SendResult]:
-        return read_batch(answer, self.keys, queue)
+    def read(self, answer: Command, queue: MessageQueue) -> SendResults:
+        return read_batch(answer, self.keys, self.first, self.count, queue)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -145,7 +145,7 @@ class Producer(_Face):
         queue: MessageQueue | None = None,
         order_key: str | None = None,
         timeout: float | None = None,
-    ) -> list[SendResult]:
+    ) -> Sequence[SendResult]:
         return self._run(
             lambda: self._client.send_batch(messages, queue=queue, order_key=order_key, timeout=timeout)
         )

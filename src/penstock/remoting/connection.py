@@ -161,6 +161,12 @@ class Connection(asyncio.Protocol):
             if not request.flag & ONEWAY_FLAG:
                 self._settle()
 
+    def reply_frame(self, request: Command, frame: bytes) -> None:
+        """As ``reply_raw`` with a frame in one piece."""
+        if not request.flag & ONEWAY_FLAG:
+            self._write(frame)
+            self._settle()
+
     def forget(self, request: Command) -> None:
         """Say that this request will not be answered (a held pull at shutdown): a drain need not wait."""
         if not request.flag & ONEWAY_FLAG:

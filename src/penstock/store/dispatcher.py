@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock._native import dispatch as native
 from penstock._native.prepared import Prepared
+from penstock._native.putresult import PutResults
 from penstock._native.signal import Signal
 from penstock._native.units import record_header
 from penstock.errors import CorruptRecord, StoreError
@@ -28,6 +29,10 @@ from penstock.store.specialdispatch import FilterBitmap, SpecialDispatch
 log = logging.getLogger("penstock.store")
 
 Fault = Callable[[StoreError], object]
+
+_HELPED = (native.NEED_FILE, native.INDEX_FULL, native.WRITE_FAILED)
+MOST_READY = 16_384
+"""Records of batches of which is known, at most, what they ask for: about 100 bytes each."""
 
 
 class Dispatcher:
@@ -61,6 +66,7 @@ class Dispatcher:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._wanted = 0
+        self._ready = Prepared(MOST_READY)
 
     # -- set-up ------------------------------------------------------------------------------------
 
@@ -107,6 +113,27 @@ class Dispatcher:
             self.arrived.notify()
         return moved
 
+    def appended_batch(
+        self, results: PutResults, sys_flag: int, body: bytes | bytearray | memoryview
+    ) -> None:
+        """A client's batch was appended: its records need not be read again when they may be visible.
+
+        That is for those who dispatch by hand, soon; a thread of its own is behind the log most of the time.
+        """
+        if self._thread is None:
+            self._ready.add_batch(self.native, results, sys_flag, body)
+
+    def _run_ready(self) -> None:
+        """Dispatch what is known of batches. Where something else lies between, the rest is read."""
+        ready = self._ready
+        if not all(map(self.native.follows, ready.queues)):
+            ready.clear()  # a queue is new, or another of its name
+            return
+        while (code := ready.run(self.native, self.commit_log.confirm_offset)) in _HELPED:
+            self.help(code, memoryview(b""), "")
+        if not ready.left:
+            ready.clear()
+
     def advance_prepared(self, prepared: Prepared) -> None:
         """Dispatch the records of which ``prepared`` knows what they ask for, as far as they may be visible.
 
@@ -125,7 +152,7 @@ class Dispatcher:
         end = self.commit_log.confirm_offset
         with self._putting_keys(prepared, end):
             while (code := prepared.run(self.native, end)) != native.DONE:
-                if code not in (native.NEED_FILE, native.INDEX_FULL, native.WRITE_FAILED):
+                if code not in _HELPED:
                     break
                 self.help(code, memoryview(b""), "")
         return code == native.BLANK and self._pass_blank()
@@ -170,6 +197,8 @@ class Dispatcher:
 
     def _advance(self, naps: int) -> None:
         commit_log = self.commit_log
+        if len(self._ready):
+            self._run_ready()
         while True:
             position = self.native.position
             if position < commit_log.min_offset:

@@ -41,6 +41,7 @@ class StoreWriter:
         self._hook = hook
         self._log = parts.commit_log
         self._queues = parts.queues
+        self._dispatcher = parts.dispatcher
         self._disk_full = False
         self._appender = parts.commit_log.appender
         self._appender.busy_after_ms = self.config.os_page_cache_busy_timeout_ms
@@ -121,9 +122,11 @@ class StoreWriter:
         else from ``message``. ValueError, and nothing stored, when the batch is damaged.
         """
         try:
-            return self._appender.put_batch(message, body, self._log.store_time(), False)
+            results = self._appender.put_batch(message, body, self._log.store_time(), False)
         except OSError as error:
             raise self._write_error(error) from error
+        self._dispatcher.appended_batch(results, message.sys_flag, body)
+        return results
 
     @property
     def append_count(self) -> int:
