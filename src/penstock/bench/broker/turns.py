@@ -22,7 +22,7 @@ from penstock.bench.rocketmq import RocketMQ
 
 Side = Literal["ours", "peer", "null"]
 Started: TypeAlias = tuple[PenstockBroker | RocketMQ, float]
-_READY_SECONDS = 30.0
+_READY_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
