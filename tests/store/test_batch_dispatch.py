@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from store_files import contents
 
 from penstock import Message, StoreConfig
 from penstock._native.prepared import Prepared
@@ -56,15 +57,6 @@ def append(store: MessageStore, messages: list[Message], *, read: bool) -> None:
         return
     blocks = [BatchBlock(bytes(each.body), each.raw_properties or b"", each.flag) for each in messages]
     assert store.append_batch(messages[0], encode_client_batch(blocks)).ok
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    found = {}
-    for folder in ("commitlog", "consumequeue", "index"):
-        for number, file in enumerate(sorted(p for p in (path / folder).rglob("*") if p.is_file())):
-            name = f"index/{number}" if folder == "index" else str(file.relative_to(path))
-            found[name] = file.read_bytes()
-    return found
 
 
 def act(store: MessageStore, plan: str, *, read: bool) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from store_files import contents
 
 from penstock import Message, StoreConfig
 from penstock._native.index import Index
@@ -50,16 +51,6 @@ def runs(batch: list[Message]) -> tuple[bytearray, memoryview, list[tuple[str, i
     queues = sorted({(message.topic, message.queue_id) for message in batch})
     slots = array.array("i", [queues.index((m.topic, m.queue_id)) for m in batch])
     return bytearray(b"".join(encode_row(m) for m in batch)), memoryview(slots), queues
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """The files of log, queues and index; index files are named by the time they were made."""
-    found = {}
-    for folder in ("commitlog", "consumequeue", "index"):
-        for number, file in enumerate(sorted(p for p in (path / folder).rglob("*") if p.is_file())):
-            name = f"index/{number}" if folder == "index" else str(file.relative_to(path))
-            found[name] = file.read_bytes()
-    return found
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

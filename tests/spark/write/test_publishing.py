@@ -12,6 +12,7 @@ from penstock.errors import CorruptFile, StoreError, StoreLocked
 from penstock.spark.publishing import STEPS, Publication, publish, read_journal, settle, withdraw
 from penstock.spark.rollback import is_shown
 from penstock.spark.staging import BlockMemory, StagingArea
+from penstock.store.messagestore import MessageStore
 from penstock.store.verify import verify_store
 from spark.write.publishing import CONFIG, everything, make_store, numbers_in, publish_killed, stage
 
@@ -187,6 +188,23 @@ def test_what_others_have_seen_is_not_taken_back(path: Path, step: str) -> None:
     withdraw(path, "w")
     assert numbers_in(path) == ALL
     assert left_behind(path) == []
+
+
+def test_a_write_whose_first_record_the_disk_refuses_is_taken_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(store: MessageStore, physical_offset: int, head: bytes) -> None:
+        raise StoreError("the disk refused it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "show_record", refuse)
+        with pytest.raises(StoreError, match="the disk refused it"):
+            publish(path, Publication("w", stage(path, "w")))
+    assert numbers_in(path) == NONE
+    withdraw(path, "w")
+    assert left_behind(path) == []
+    assert publish(path, Publication("w2", stage(path, "w2")))
+    assert numbers_in(path) == ALL
 
 
 def test_store_that_is_open_elsewhere_is_not_written_to(path: Path) -> None:
