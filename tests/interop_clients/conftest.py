@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -62,6 +63,9 @@ def client() -> Iterator[Callable[[str], Driver]]:
 
 @pytest.fixture(scope="session")
 def word() -> Callable[[], str]:
-    """A word nobody used before in this run; names of topics and groups end in it."""
-    numbers = count(1)
-    return lambda: f"n{next(numbers)}"
+    """A word nobody used before, in this run or another; names of topics and groups end in it.
+
+    Clients that consume by broadcast keep their offsets in files of their own, which outlive a run.
+    """
+    run, numbers = token_hex(3), count(1)
+    return lambda: f"n{run}x{next(numbers)}"
