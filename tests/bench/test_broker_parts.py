@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +19,12 @@ from penstock.bench.broker.loads import LOADS
 from penstock.bench.broker.nullbroker import NullBroker
 from penstock.bench.broker.turns import Measured, first_ack
 from penstock.bench.child import ChildFailed
+from penstock.bench.cluster import free_port
 from penstock.bench.peer import Peer
 from penstock.bench.penstockbroker import compiled_environment
 from penstock.bench.report import Rows, exit_code
 from penstock.bench.row import NEAR, Row
+from penstock.errors import PenstockError
 from penstock.remoting import Command, RemotingClient, RequestCode
 
 
@@ -30,6 +35,23 @@ def test_a_row_near_the_ceiling_is_reached_whatever_the_peer_does() -> None:
     assert row(NEAR * 120.0).reached
     assert row(150.0).reached
     assert not row(NEAR * 120.0 - 1).reached
+
+
+def test_no_port_is_given_twice_and_neighbours_are_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    # RocketMQ's broker listens beside its port too. It once met its own name server there, and served nobody.
+    monkeypatch.setattr("penstock.bench.cluster._PORTS", range(12_010, 12_040))
+    monkeypatch.setattr("penstock.bench.cluster._given", set())
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):  # somebody else's, which is as good
+            taken.bind(("127.0.0.1", 12_020))
+        given: list[int] = []
+        with pytest.raises(PenstockError, match="no free ports"):
+            for number in itertools.count():
+                port = free_port((-2, 1) if number % 2 else ())
+                given += [port - 2, port, port + 1] if number % 2 else [port]
+    assert given
+    assert len(given) == len(set(given))
+    assert 12_020 not in given
 
 
 def test_the_median_of_a_side_counts() -> None:

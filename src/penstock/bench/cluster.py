@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,20 +20,32 @@ _START_SECONDS = 90.0
 _STOP_SECONDS = 60.0
 
 
+# Below those that systems take for outgoing connections: between our look and the server's, none is gone.
+_PORTS = range(12_000, 32_000)
+_given: set[int] = set()
+
+
 def free_port(neighbours: tuple[int, ...] = ()) -> int:
-    """A port nobody listens on, with free neighbours at the given distances."""
-    for _ in range(100):
-        with ExitStack() as held:
-            probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-            try:
-                for distance in neighbours:
-                    held.enter_context(socket.socket()).bind(("127.0.0.1", port + distance))
-            except (OSError, OverflowError):
-                continue
+    """A port nobody listens on, with free neighbours at the given distances.
+
+    None of them is given to anybody else in this process, whether or not it is used.
+    """
+    for _ in range(1000):
+        port = secrets.choice(_PORTS)
+        ports = {port, *(port + distance for distance in neighbours)}
+        if _given.isdisjoint(ports) and all(map(_is_free, ports)):
+            _given.update(ports)
             return port
     raise PenstockError("no free ports side by side on this machine")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def wait_listening(port: int, process: subprocess.Popen[bytes], seconds: float = _START_SECONDS) -> float:

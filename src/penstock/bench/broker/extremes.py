@@ -56,9 +56,10 @@ def _own_client(kind: str, namesrv: str, seconds: float) -> float:
     return float(json.loads(done.stdout)["rate"])
 
 
-def _rate(driver: Peer, broker: PenstockBroker, scale: Scale, topic: str = "plain") -> dict[str, Any]:
-    driver.ask("load", **_PLAIN.command(broker.namesrv, topic, scale.warm_up))
-    return driver.ask("load", **_PLAIN.command(broker.namesrv, topic, scale.seconds))
+def _rate(driver: Peer, broker: PenstockBroker, scale: Scale, topics: int = 0) -> dict[str, Any]:
+    """Send to one topic, or go round so many."""
+    driver.ask("load", **_PLAIN.command(broker.namesrv, "plain", scale.warm_up), topics=topics)
+    return driver.ask("load", **_PLAIN.command(broker.namesrv, "plain", scale.seconds), topics=topics)
 
 
 def crowd_rows(folder: Path, driver: Peer, scale: Scale, wanted: Callable[[str], bool]) -> Iterator[Row]:
@@ -66,9 +67,9 @@ def crowd_rows(folder: Path, driver: Peer, scale: Scale, wanted: Callable[[str],
     if wanted("topics"):
         with our_broker(folder) as alone, our_broker(folder) as crowded:
             where = {"namesrv": crowded.namesrv, "broker": crowded.address}
-            driver.ask("create-topics", **where, prefix="crowd", count=scale.topics, queues=8)
-            work = f"64 senders beside {scale.topics} topics of 8 queues"
-            yield from _beside_rows("topics", work, driver, scale, alone, crowded)
+            driver.ask("create-topics", **where, prefix="plain", count=scale.topics, queues=8)
+            work = f"64 senders to {scale.topics} topics of 8 queues"
+            yield from _beside_rows("topics", work, driver, scale, {alone: 0, crowded: scale.topics})
     if wanted("idle"):
         with (
             our_broker(folder) as alone,
@@ -76,23 +77,24 @@ def crowd_rows(folder: Path, driver: Peer, scale: Scale, wanted: Callable[[str],
             idle_connections(crowded.port, scale.connections),
         ):
             work = f"64 senders beside {scale.connections} idle connections"
-            yield from _beside_rows("idle", work, driver, scale, alone, crowded)
+            yield from _beside_rows("idle", work, driver, scale, {alone: 0, crowded: 0})
 
 
 def _beside_rows(
-    key: str, work: str, driver: Peer, scale: Scale, alone: PenstockBroker, crowded: PenstockBroker
+    key: str, work: str, driver: Peer, scale: Scale, topics: dict[PenstockBroker, int]
 ) -> Iterator[Row]:
     """The rates of two brokers in turns, so that a slow minute of the machine falls on both."""
-    rates: dict[PenstockBroker, list[float]] = {alone: [], crowded: []}
-    for broker in rates:
-        driver.ask("load", **_PLAIN.command(broker.namesrv, "plain", scale.first_warm_up))
+    rates: dict[PenstockBroker, list[float]] = {broker: [] for broker in topics}
+    for broker, count in topics.items():
+        command = _PLAIN.command(broker.namesrv, "plain", scale.first_warm_up)
+        driver.ask("load", **command, topics=count)
     for _ in range(scale.rounds):
         for broker, measured in rates.items():
-            measured.append(_rate(driver, broker, scale)["rate"])
-    memory = _memory_row(f"{key}-memory", "anonymous memory then", crowded)
+            measured.append(_rate(driver, broker, scale, topics[broker])["rate"])
+    without, crowded = (sorted(measured)[scale.rounds // 2] for measured in rates.values())
+    memory = _memory_row(f"{key}-memory", "anonymous memory then", broker)
     driver.ask("end-load")
-    with_crowd, without = (sorted(rates[each])[scale.rounds // 2] for each in (crowded, alone))
-    yield Row(key, work, "msg/s", with_crowd, without, 0.9, against="ourselves without")
+    yield Row(key, work, "msg/s", crowded, without, 0.9, against="ourselves without")
     yield memory
 
 

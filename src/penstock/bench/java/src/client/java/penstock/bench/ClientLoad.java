@@ -10,6 +10,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -84,14 +85,16 @@ final class ClientLoad {
 
     private JsonObject load(JsonObject command) throws Exception {
         DefaultMQProducer sender = producer(command.get("namesrv").getAsString());
-        String topic = command.get("topic").getAsString();
+        String[] topics = topics(command);
         int senders = (int) Lines.number(command, "senders", 1);
         int batch = (int) Lines.number(command, "batch", 1);
         int inFlight = (int) Lines.number(command, "in_flight", 0);
         byte[] body = new byte[(int) Lines.number(command, "size", 128)];
         Arrays.fill(body, (byte) 'x');
         double seconds = command.get("seconds").getAsDouble();
-        sender.send(new Message(topic, body));
+        for (String topic : topics) {
+            sender.send(new Message(topic, body));
+        }
         // With "keep" the keys of all acked messages are told, and a sender ends with its first failure.
         boolean keep = Lines.flag(command, "keep");
         Queue<String> acked = new ConcurrentLinkedQueue<>();
@@ -108,6 +111,7 @@ final class ClientLoad {
             int number = i;
             Thread thread = new Thread(() -> {
                 for (long n = 0; System.nanoTime() < end; n++) {
+                    String topic = topics[(int) ((number + n * senders) % topics.length)];
                     long start = System.nanoTime();
                     try {
                         if (inFlight > 0) {
@@ -153,6 +157,16 @@ final class ClientLoad {
         answer.addProperty("seconds", took);
         answer.addProperty("rate", sent.get() / took);
         return answer;
+    }
+
+    /** The topic of a load, or with "topics" so many whose names begin with it: senders go round them all. */
+    private static String[] topics(JsonObject command) {
+        String topic = command.get("topic").getAsString();
+        int count = (int) Lines.number(command, "topics", 0);
+        if (count == 0) {
+            return new String[] {topic};
+        }
+        return IntStream.range(0, count).mapToObj(number -> topic + number).toArray(String[]::new);
     }
 
     private static Message one(String topic, byte[] body, String key) {
