@@ -37,12 +37,23 @@ def test_file_in_use_is_not_closed_under_its_user(place: Place) -> None:
     cache = FileCache(place.storage, limit=1)
     held = cache.acquire(place.path("a"), 4096, create=True)
     descriptor = held.fileno()
-    with cache.use(place.path("b"), 4096, create=True) as file:
-        file.write(0, b"b")
-    assert held.fileno() == descriptor
+    other = cache.acquire(place.path("b"), 4096, create=True)
+    other.write(0, b"b")
+    assert (held.closed, held.fileno(), len(cache)) == (False, descriptor, 2)
     held.release()
-    with cache.use(place.path("a"), 4096) as again:
-        assert again is not held
+    other.release()
+    with cache.use(place.path("c"), 4096, create=True):
+        assert (held.closed, other.closed, len(cache)) == (True, True, 1)
+
+
+def test_files_in_use_stay_and_all_others_are_within_the_limit(place: Place) -> None:
+    cache = FileCache(place.storage, limit=4)
+    held = [cache.acquire(place.path(f"held{n}"), 4096, create=True) for n in range(3)]
+    for number in range(20):
+        with cache.use(place.path(f"q{number}"), 4096, create=True):
+            assert len(cache) <= 4
+    assert not any(file.closed for file in held)
+    assert cache.acquire(place.path("held0"), 4096) is held[0]
 
 
 def test_one_open_file_for_a_name(place: Place) -> None:

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from penstock.broker import Broker
+    from penstock.config import BrokerConfig
 
 _DURABILITY = {
     "sync": "an acknowledged message is on disk (flush: sync)",
@@ -66,7 +67,6 @@ def up(
     from penstock.broker import Broker
     from penstock.cli.output import write_json
     from penstock.config import load_broker_config
-    from penstock.files.filecache import raise_descriptor_limit
     from penstock.remoting.loop import run, until_stopped
 
     flags: dict[str, Any] = {
@@ -87,9 +87,8 @@ def up(
         "tls_server_trust_cert_path": None if tls_client_trust is None else str(tls_client_trust),
         "tls_server_need_client_auth": None if tls_client_trust is None else "require",
     }
-    settings, _ = load_broker_config(config, flags=flags)
-    # Connections beside the files of the store.
-    raise_descriptor_limit(settings.remoting.max_connections + 4 * settings.store.max_open_files)
+    settings, origins = load_broker_config(config, flags=flags)
+    settings = within_descriptors(settings, files_given=origins["max_open_files"] != "default")
 
     async def serve() -> None:
         async with Broker(settings) as broker:
@@ -105,6 +104,33 @@ def up(
                 print("stopping: answering what is owed, then flushing", flush=True)
 
     run(serve())
+
+
+MOST_OPEN_FILES = 16_384
+_OTHER_DESCRIPTORS = 1024
+
+
+def within_descriptors(settings: BrokerConfig, *, files_given: bool) -> BrokerConfig:
+    """As many open queue files and connections as the system lets this process have, files first.
+
+    Opening a queue file for each unit costs more than the rest of a send, and a log file that cannot be
+    opened stops the broker: connections get what is left.
+    """
+    from penstock.files.filecache import raise_descriptor_limit
+
+    files = settings.store.max_open_files if files_given else MOST_OPEN_FILES
+    wanted = settings.max_connections + files + _OTHER_DESCRIPTORS
+    limit = raise_descriptor_limit(wanted)
+    if limit < 0:  # no limit at all
+        limit = wanted
+    if not files_given:
+        least = min(settings.store.max_open_files, limit // 4)
+        files = max(least, min(files, (limit - _OTHER_DESCRIPTORS) // 2))
+    connections = max(limit - files - _OTHER_DESCRIPTORS, limit // 4)
+    return settings.replace(
+        store=settings.store.replace(max_open_files=files),
+        max_connections=min(settings.max_connections, connections),
+    )
 
 
 def facts(broker: Broker) -> dict[str, Any]:

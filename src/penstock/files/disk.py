@@ -282,6 +282,10 @@ class DiskSparseFile:
     def map(self) -> Mapping:
         return Mapping.open(self._path, self._size, writable=False, advise_random=False)
 
+    @property
+    def held(self) -> bool:
+        return self._holds > 0
+
     def hold(self) -> None:
         with self._guard:
             if self._closed:

@@ -14,8 +14,8 @@ class FileCache:
     """Open sparse files, the least recently used closed first. Written bytes survive the closing: the system
     has them.
 
-    A file that is in use is not closed before it is given back, so more than ``limit`` can be open for a
-    moment.
+    A file that is in use stays, and others go for it; more than ``limit`` are open only while more than that
+    are in use.
     """
 
     def __init__(self, storage: Storage, limit: int = 512, *, writable: bool = True) -> None:
@@ -49,11 +49,20 @@ class FileCache:
                 surplus.append(fresh)
             self._open.move_to_end(name)
             file.hold()
-            while len(self._open) > self.limit:
-                surplus.append(self._open.popitem(last=False)[1])
+            while len(self._open) > self.limit and (old := self._take_idle()) is not None:
+                surplus.append(old)
         for old in surplus:
             old.close()
         return file
+
+    def _take_idle(self) -> SparseFile | None:
+        """Take out the file that nobody has used for longest; None when all are in use."""
+        for _ in range(len(self._open)):
+            name, file = self._open.popitem(last=False)
+            if not file.held:
+                return file
+            self._open[name] = file  # in use now, so it counts as used last: the next look does not meet it
+        return None
 
     @contextmanager
     def use(self, path: StoragePath, size: int, *, create: bool = False) -> Iterator[SparseFile]:

@@ -97,6 +97,10 @@ class MemorySparseFile:
         self._need_open()
         return Mapping.over(self._file.body, 0, None, path=self.path, writable=False, reserved=False)
 
+    @property
+    def held(self) -> bool:
+        return self._holds > 0
+
     def hold(self) -> None:
         self._need_open()
         self._holds += 1

@@ -185,6 +185,10 @@ class ArrowFile:
     def sync(self) -> None:
         self._storage._refuse(self.path)
 
+    @property
+    def held(self) -> bool:
+        return False
+
     def hold(self) -> None:
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")

@@ -62,6 +62,8 @@ class QueueTable:
         self._queues: dict[QueueKey, AnyQueue] = {}
         self._light_count = 0
         self._attached: OrderedDict[QueueKey, ConsumeQueue] = OrderedDict()
+        # Readers of older files need some too.
+        self._attached_limit = config.max_open_files - min(config.max_open_files // 2, 256)
         self._guard = threading.Lock()
 
     def __len__(self) -> int:
@@ -189,7 +191,7 @@ class QueueTable:
         queue.attach()
         self._attached[key] = queue
         self._attached.move_to_end(key)
-        while len(self._attached) > self.config.max_open_files:
+        while len(self._attached) > self._attached_limit:
             self._attached.popitem(last=False)[1].detach()
 
     def truncate_dirty(self, physical: int) -> int:
