@@ -68,34 +68,47 @@ def crowd_rows(folder: Path, driver: Peer, scale: Scale, wanted: Callable[[str],
         with our_broker(folder) as alone, our_broker(folder) as crowded:
             where = {"namesrv": crowded.namesrv, "broker": crowded.address}
             driver.ask("create-topics", **where, prefix="plain", count=scale.topics, queues=8)
-            work = f"64 senders to {scale.topics} topics of 8 queues"
-            yield from _beside_rows("topics", work, driver, scale, {alone: 0, crowded: scale.topics})
+            crowd = f"{scale.topics} topics of 8 queues"
+            works = {
+                "topics": (f"64 senders beside {crowd}", 0),
+                "topics-all": (f"64 senders that go round {crowd}", scale.topics),
+            }
+            yield from _beside_rows(driver, scale, alone, crowded, works)
+            yield _memory_row("topics-memory", "anonymous memory then", crowded)
     if wanted("idle"):
         with (
             our_broker(folder) as alone,
             our_broker(folder) as crowded,
             idle_connections(crowded.port, scale.connections),
         ):
-            work = f"64 senders beside {scale.connections} idle connections"
-            yield from _beside_rows("idle", work, driver, scale, {alone: 0, crowded: 0})
+            works = {"idle": (f"64 senders beside {scale.connections} idle connections", 0)}
+            yield from _beside_rows(driver, scale, alone, crowded, works)
+            yield _memory_row("idle-memory", "anonymous memory then", crowded)
 
 
 def _beside_rows(
-    key: str, work: str, driver: Peer, scale: Scale, topics: dict[PenstockBroker, int]
+    driver: Peer,
+    scale: Scale,
+    alone: PenstockBroker,
+    crowded: PenstockBroker,
+    works: dict[str, tuple[str, int]],
 ) -> Iterator[Row]:
-    """The rates of two brokers in turns, so that a slow minute of the machine falls on both."""
-    rates: dict[PenstockBroker, list[float]] = {broker: [] for broker in topics}
-    for broker, count in topics.items():
+    """Rates of two brokers in turns, so that a slow minute of the machine falls on both.
+
+    ``works``: by key, what is done to the crowded one, and round how many topics (0: one and the same).
+    """
+    sides = [("", alone, 0), *((key, crowded, topics) for key, (_, topics) in works.items())]
+    rates: dict[str, list[float]] = {key: [] for key, _, _ in sides}
+    for _, broker, topics in sides:
         command = _PLAIN.command(broker.namesrv, "plain", scale.first_warm_up)
-        driver.ask("load", **command, topics=count)
+        driver.ask("load", **command, topics=topics)
     for _ in range(scale.rounds):
-        for broker, measured in rates.items():
-            measured.append(_rate(driver, broker, scale, topics[broker])["rate"])
-    without, crowded = (sorted(measured)[scale.rounds // 2] for measured in rates.values())
-    memory = _memory_row(f"{key}-memory", "anonymous memory then", broker)
+        for key, broker, topics in sides:
+            rates[key].append(_rate(driver, broker, scale, topics)["rate"])
     driver.ask("end-load")
-    yield Row(key, work, "msg/s", crowded, without, 0.9, against="ourselves without")
-    yield memory
+    without, *crowds = (sorted(measured)[scale.rounds // 2] for measured in rates.values())
+    for (key, (work, _)), rate in zip(works.items(), crowds, strict=True):
+        yield Row(key, work, "msg/s", rate, without, 0.9, against="ourselves without")
 
 
 def _memory_row(key: str, work: str, broker: PenstockBroker) -> Row:
