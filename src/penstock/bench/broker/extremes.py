@@ -69,11 +69,10 @@ def crowd_rows(folder: Path, driver: Peer, scale: Scale, wanted: Callable[[str],
             where = {"namesrv": crowded.namesrv, "broker": crowded.address}
             driver.ask("create-topics", **where, prefix="plain", count=scale.topics, queues=8)
             crowd = f"{scale.topics} topics of 8 queues"
-            works = {
-                "topics": (f"64 senders beside {crowd}", 0),
-                "topics-all": (f"64 senders that go round {crowd}", scale.topics),
-            }
-            yield from _beside_rows(driver, scale, alone, crowded, works)
+            yield _beside("topics", f"64 senders beside {crowd}", driver, scale, alone, crowded)
+            # After the other: what it leaves to the disk is still being written when the next turn begins.
+            work = f"64 senders that go round {crowd}"
+            yield _beside("topics-all", work, driver, scale, alone, crowded, scale.topics)
             yield _memory_row("topics-memory", "anonymous memory then", crowded)
     if wanted("idle"):
         with (
@@ -81,34 +80,32 @@ def crowd_rows(folder: Path, driver: Peer, scale: Scale, wanted: Callable[[str],
             our_broker(folder) as crowded,
             idle_connections(crowded.port, scale.connections),
         ):
-            works = {"idle": (f"64 senders beside {scale.connections} idle connections", 0)}
-            yield from _beside_rows(driver, scale, alone, crowded, works)
+            work = f"64 senders beside {scale.connections} idle connections"
+            yield _beside("idle", work, driver, scale, alone, crowded)
             yield _memory_row("idle-memory", "anonymous memory then", crowded)
 
 
-def _beside_rows(
+def _beside(
+    key: str,
+    work: str,
     driver: Peer,
     scale: Scale,
     alone: PenstockBroker,
     crowded: PenstockBroker,
-    works: dict[str, tuple[str, int]],
-) -> Iterator[Row]:
-    """Rates of two brokers in turns, so that a slow minute of the machine falls on both.
-
-    ``works``: by key, what is done to the crowded one, and round how many topics (0: one and the same).
-    """
-    sides = [("", alone, 0), *((key, crowded, topics) for key, (_, topics) in works.items())]
-    rates: dict[str, list[float]] = {key: [] for key, _, _ in sides}
-    for _, broker, topics in sides:
+    topics: int = 0,
+) -> Row:
+    """The rates of two brokers in turns, so that a slow minute of the machine falls on both."""
+    sides = ((alone, 0), (crowded, topics))
+    rates: tuple[list[float], list[float]] = ([], [])
+    for broker, count in sides:
         command = _PLAIN.command(broker.namesrv, "plain", scale.first_warm_up)
-        driver.ask("load", **command, topics=topics)
+        driver.ask("load", **command, topics=count)
     for _ in range(scale.rounds):
-        for key, broker, topics in sides:
-            rates[key].append(_rate(driver, broker, scale, topics)["rate"])
+        for (broker, count), measured in zip(sides, rates, strict=True):
+            measured.append(_rate(driver, broker, scale, count)["rate"])
     driver.ask("end-load")
-    without, *crowds = (sorted(measured)[scale.rounds // 2] for measured in rates.values())
-    for (key, (work, _)), rate in zip(works.items(), crowds, strict=True):
-        yield Row(key, work, "msg/s", rate, without, 0.9, against="ourselves without")
+    without, crowd = (sorted(measured)[scale.rounds // 2] for measured in rates)
+    return Row(key, work, "msg/s", crowd, without, 0.9, against="ourselves without")
 
 
 def _memory_row(key: str, work: str, broker: PenstockBroker) -> Row:
