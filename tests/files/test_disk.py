@@ -68,3 +68,48 @@ def test_folders_are_made_with_those_above_them(tmp_path: Path) -> None:
     DiskStorage().makedirs(tmp_path / "a" / "b" / "c")
     DiskStorage().makedirs(tmp_path / "a" / "b" / "c")
     assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+def test_folders_made_for_later_are_synced_once_with_the_first_file_below_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = DiskStorage()
+    synced: list[str] = []
+    monkeypatch.setattr(storage, "sync_dir", lambda path: synced.append(str(path)))
+    files = []
+    for name in ("topic/0", "topic/1"):
+        storage.makedirs(tmp_path / "queues" / name, later=True)
+        files.append(storage.open_sparse(tmp_path / "queues" / name / "q", 4096, create=True))
+    assert synced == []
+    for file in files:
+        file.sync()
+    queues = tmp_path / "queues"
+    above = [str(queues / "topic"), str(queues), str(tmp_path)]
+    assert synced == [str(queues / "topic/0"), *above, str(queues / "topic/1")]
+    storage.makedirs(queues / "topic/2", later=True)
+    synced.clear()
+    storage.open_sparse(queues / "topic/2" / "q", 4096, create=True).sync()
+    assert synced == [str(queues / "topic/2"), str(queues / "topic")]
+
+
+def test_folder_whose_sync_failed_is_synced_with_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = DiskStorage()
+    storage.makedirs(tmp_path / "topic/0", later=True)
+    file = storage.open_sparse(tmp_path / "topic/0/q", 4096, create=True)
+    synced: list[str] = []
+    refused = [str(tmp_path / "topic")]
+
+    def refuse_once(path: object) -> None:
+        if str(path) in refused:
+            refused.remove(str(path))
+            raise OSError(5, "Input/output error")
+        synced.append(str(path))
+
+    monkeypatch.setattr(storage, "sync_dir", refuse_once)
+    with pytest.raises(OSError):
+        file.sync()
+    synced.clear()
+    file.sync()
+    assert synced == [str(tmp_path / "topic/0"), str(tmp_path / "topic"), str(tmp_path)]

@@ -15,11 +15,13 @@ from penstock.files.storage import Entry, Lock, SparseFile, StoragePath
 
 
 class DiskStorage:
-    """The machine's files. Remembers only new names to be synced with their folder, and syncs that failed."""
+    """The machine's files. Remembers only new names that are still to be synced, and syncs that failed."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._new_names: set[str] = set()
+        self._folders_to_sync: set[str] = set()
+        self._folder_guard = threading.Lock()
         self._failed_syncs: dict[str, OSError] = {}
 
     def listdir(self, path: StoragePath) -> list[Entry]:
@@ -39,7 +41,7 @@ class DiskStorage:
     def stat(self, path: StoragePath) -> Entry:
         return _entry(Path(path).name, Path(path).stat())
 
-    def makedirs(self, path: StoragePath) -> None:
+    def makedirs(self, path: StoragePath, *, later: bool = False) -> None:
         missing = []
         place = Path(path).absolute()
         while not place.is_dir():
@@ -47,7 +49,11 @@ class DiskStorage:
             place = place.parent
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
-            self.sync_dir(folder.parent)
+            if later:
+                with self._guard:
+                    self._folders_to_sync.add(str(folder.parent))
+            else:
+                self.sync_dir(folder.parent)
 
     def rmdir(self, path: StoragePath) -> None:
         Path(path).rmdir()
@@ -154,7 +160,8 @@ class DiskStorage:
     def lock(self, path: StoragePath) -> Lock:
         return LockFile.acquire(path)
 
-    # A new queue file's name is synced with its first data, not at creation: 8 000 queues are made in one go.
+    # A new queue file's name and its folder's are synced with its first data, not at creation: 8 000 queues
+    # are made in one go.
 
     def _remember_new_name(self, path: str) -> None:
         with self._guard:
@@ -166,6 +173,20 @@ class DiskStorage:
                 return False
             self._new_names.discard(path)
             return True
+
+    def _sync_folders_above(self, folder: Path) -> None:
+        """Make the names of folders durable that were made with ``later``: one sync for all of a folder."""
+        with self._folder_guard:  # whoever finds nothing left to do must not be ahead of whoever does it
+            while str(folder := folder.parent) in self._folders_to_sync:
+                # Forgotten first: a folder that is made while we sync is remembered again.
+                with self._guard:
+                    self._folders_to_sync.discard(str(folder))
+                try:
+                    self.sync_dir(folder)
+                except BaseException:
+                    with self._guard:
+                        self._folders_to_sync.add(str(folder))
+                    raise
 
     # The system tells of a lost write once, to one descriptor. Queue files are closed and opened again at
     # will, so the storage keeps what it heard: no later sync of the file succeeds, until it is removed.
@@ -274,7 +295,9 @@ class DiskSparseFile:
             self.release()
         if self._storage._forget_new_name(self._path):
             try:
-                self._storage.sync_dir(Path(self._path).parent)
+                folder = Path(self._path).absolute().parent
+                self._storage.sync_dir(folder)
+                self._storage._sync_folders_above(folder)
             except BaseException:
                 self._storage._remember_new_name(self._path)
                 raise

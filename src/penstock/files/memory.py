@@ -76,7 +76,7 @@ class MemoryStorage:
         file.observe()
         return Entry(_base(name), len(file.body), False, file.mtime_ms)
 
-    def makedirs(self, path: StoragePath) -> None:
+    def makedirs(self, path: StoragePath, *, later: bool = False) -> None:
         name = _norm(path)
         with self._guard:
             while name not in self._folders:

@@ -103,8 +103,11 @@ class Storage(Protocol):
 
     def stat(self, path: StoragePath) -> Entry: ...
 
-    def makedirs(self, path: StoragePath) -> None:
-        """Make a folder and those above it, durably. Fine if it is there."""
+    def makedirs(self, path: StoragePath, *, later: bool = False) -> None:
+        """Make a folder and those above it, durably. Fine if it is there.
+
+        ``later``: durable not before a sparse file in it, made afterwards, is synced.
+        """
         ...
 
     def rmdir(self, path: StoragePath) -> None:

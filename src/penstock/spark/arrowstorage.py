@@ -108,7 +108,7 @@ class ArrowStorage:
             hint="write into a directory of this machine, and copy that",
         )
 
-    def makedirs(self, path: StoragePath) -> None:
+    def makedirs(self, path: StoragePath, *, later: bool = False) -> None:
         self._refuse(path)
 
     def rmdir(self, path: StoragePath) -> None:

@@ -239,7 +239,7 @@ class BatchConsumeQueue:
             return False
         files, end = self._extent
         if not files:
-            self.storage.makedirs(self.folder)
+            self.storage.makedirs(self.folder, later=True)
             file_from = end = 0
         elif end - files[-1] >= self._per_file * UNIT:
             file_from = end = files[-1] + self.file_size

@@ -198,7 +198,7 @@ class ConsumeQueue(ConsumeQueueUnits):
         self.detach()
         new = file_from not in self._files
         if new and not self._files:
-            self.storage.makedirs(self.folder)
+            self.storage.makedirs(self.folder, later=True)
         file = self._cache.acquire(self.path_of(file_from), self.file_size, create=True)
         if new:
             self._files.append(file_from)
@@ -319,7 +319,7 @@ class ConsumeQueue(ConsumeQueueUnits):
     def _blank(self, file_from: int, begin: int, end: int) -> None:
         new = file_from not in self._files
         if new and not self._files:
-            self.storage.makedirs(self.folder)
+            self.storage.makedirs(self.folder, later=True)
         with self._cache.use(self.path_of(file_from), self.file_size, create=True) as file:
             if new:
                 self._files.append(file_from)

@@ -40,7 +40,7 @@ from penstock.spark.jobs.specialqueues import (
     take_built,
 )
 from penstock.spark.jobs.swap import differing_files, exchange, restore
-from penstock.spark.jobs.verify import SPLIT_BYTES, single_place
+from penstock.spark.jobs.verify import single_place
 from penstock.spark.places import Place
 from penstock.spark.planning import LogSplit, log_splits
 from penstock.store import position as positions
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BUILD = "penstock.rebuild"
+SPLIT_BYTES = 256 << 20
 SPECIAL_TASKS = 8
 """Tasks that build queues of other kinds."""
 _PIECE = 3200

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UsageError
@@ -27,7 +28,7 @@ from penstock.store.verify import PassCounts, Verifier, VerifyReport
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SPLIT_BYTES = 256 << 20
+SPLIT_BYTES = 512 << 20
 SMALLEST_SPLIT = 16 << 20
 _FAULTS = (
     "severity string, kind string, file string, offset long, physicalOffset long, text string, hint string"
@@ -110,8 +111,13 @@ def verify(
     verifier = _JoinedVerifier(place, limit)
     verifier.check_files()
     whole = max(1, sum(file.size for file in verifier.directory.log_files))
-    parts = verifier.plan(split_bytes or even_split(whole, parallelism(spark)))
-    # Index files take longest: what begins last should be short, or a core waits for it.
+    tasks = parallelism(spark)
+    # A byte of an index file costs less than half of what one of the log does.
+    parts = verifier.plan(
+        split_bytes or even_split(whole, tasks),
+        split_bytes or even_split(verifier.index_bytes, tasks, 2 * SPLIT_BYTES),
+    )
+    # What begins last should be alike, or a core waits for the other: index files come first.
     order = sorted(range(len(parts)), key=lambda number: not parts[number].index_files)
     checked = _check(
         spark,
@@ -145,15 +151,23 @@ def even_split(whole: int, tasks: int, most: int = SPLIT_BYTES, smallest: int = 
 
 
 def log_cuts(files: Sequence[QueueFile], split_bytes: int) -> list[int]:
-    """Where parts of the log begin: at a file's begin where that leaves no part much too large, else in it.
+    """Where parts of the log begin: evenly, and at a file's begin where one is near.
 
-    Small files share a part, since every task costs some time of its own.
+    A part is larger than ``split_bytes`` by a quarter at most.
     """
-    cuts: list[int] = []
-    for file in files:
-        end = file.begin + file.size
-        if not cuts or end - cuts[-1] > split_bytes + split_bytes // 8:
-            cuts += range(file.begin, max(file.begin + 1, end - split_bytes // 8), split_bytes)
+    if not files:
+        return []
+    begin, slack = files[0].begin, split_bytes // 8
+    whole = files[-1].begin + files[-1].size - begin
+    count = -(-whole // split_bytes)
+    begins = [file.begin for file in files]
+    cuts = [begin]
+    for number in range(1, count):
+        even = begin + whole * number // count
+        near = min(begins, key=lambda place: abs(place - even))
+        cut = near if abs(near - even) <= slack else even
+        if cut > cuts[-1]:
+            cuts.append(cut)
     return cuts
 
 
@@ -203,7 +217,15 @@ class _JoinedVerifier(Verifier):
         self.joined_queues = JoinedQueues(self.directory.storage, folders, log_begin, self.found)
         return self.joined_queues
 
-    def plan(self, split_bytes: int) -> list[CheckedPart]:
+    @cached_property
+    def _index_sizes(self) -> dict[str, int]:
+        return {path: self.directory.storage.stat(path).size for path in self.index.paths}
+
+    @property
+    def index_bytes(self) -> int:
+        return sum(self._index_sizes.values())
+
+    def plan(self, split_bytes: int, index_split: int) -> list[CheckedPart]:
         """Parts of the log in order, then the index files."""
         directory = self.directory
         live_end = directory.queued_end if directory.is_live else None
@@ -222,12 +244,9 @@ class _JoinedVerifier(Verifier):
                     known=known,
                 )
             )
-        sizes = {path: directory.storage.stat(path).size for path in self.index.paths}
         return parts + [
             CheckedPart(self.place, index_files=paths, limit=self._limit, known=known)
-            for paths in index_groups(
-                sizes, split_bytes // 2
-            )  # a byte of them costs less than one of the log
+            for paths in index_groups(self._index_sizes, index_split)
         ]
 
     def take(self, result: PartResult) -> None:
