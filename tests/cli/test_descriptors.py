@@ -37,11 +37,27 @@ def test_files_and_connections_share_what_the_system_allows(
     assert done.stdout.split() == [str(files), str(connections), str(hard)]
 
 
+def test_fewer_connections_than_configured_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from penstock.cli.up import within_descriptors
+    from penstock.config import BrokerConfig
+
+    monkeypatch.setattr("penstock.files.filecache.raise_descriptor_limit", lambda wanted: 4096)
+    within_descriptors(BrokerConfig(), files_given=False)
+    [told] = caplog.messages
+    assert "at most 1536 connections instead of 20000" in told
+    assert "4096 descriptors" in told
+
+
 @pytest.mark.parametrize("limit", [1_000_000, -1])
-def test_nothing_is_cut_where_there_is_enough(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_cut_where_there_is_enough(
+    limit: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     from penstock.cli.up import MOST_OPEN_FILES, within_descriptors
     from penstock.config import BrokerConfig
 
     monkeypatch.setattr("penstock.files.filecache.raise_descriptor_limit", lambda wanted: limit)
     found = within_descriptors(BrokerConfig(), files_given=False)
     assert (found.store.max_open_files, found.max_connections) == (MOST_OPEN_FILES, 20_000)
+    assert caplog.messages == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from penstock.broker import Broker
     from penstock.config import BrokerConfig
+
+log = logging.getLogger(__name__)
 
 _DURABILITY = {
     "sync": "an acknowledged message is on disk (flush: sync)",
@@ -126,11 +129,17 @@ def within_descriptors(settings: BrokerConfig, *, files_given: bool) -> BrokerCo
     if not files_given:
         least = min(settings.store.max_open_files, limit // 4)
         files = max(least, min(files, (limit - _OTHER_DESCRIPTORS) // 2))
-    connections = max(limit - files - _OTHER_DESCRIPTORS, limit // 4)
-    return settings.replace(
-        store=settings.store.replace(max_open_files=files),
-        max_connections=min(settings.max_connections, connections),
-    )
+    connections = min(settings.max_connections, max(limit - files - _OTHER_DESCRIPTORS, limit // 4))
+    if connections < settings.max_connections:
+        log.warning(
+            "at most %d connections instead of %d, and %d queue files open at a time: this process may have"
+            " %d descriptors (ulimit -n)",
+            connections,
+            settings.max_connections,
+            files,
+            limit,
+        )
+    return settings.replace(store=settings.store.replace(max_open_files=files), max_connections=connections)
 
 
 def facts(broker: Broker) -> dict[str, Any]:
