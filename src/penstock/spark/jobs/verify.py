@@ -112,22 +112,19 @@ def verify(
     verifier.check_files()
     whole = max(1, sum(file.size for file in verifier.directory.log_files))
     tasks = parallelism(spark)
-    # A byte of an index file costs less than half of what one of the log does.
+    # The files of the index come last, and two rounds of them: short tasks at the end keep cores from waiting
+    # for one another, and a byte of these costs less than half of what one of the log does.
     parts = verifier.plan(
         split_bytes or even_split(whole, tasks),
-        split_bytes or even_split(verifier.index_bytes, tasks, 2 * SPLIT_BYTES),
+        split_bytes or even_split(verifier.index_bytes, 2 * tasks),
     )
-    # What begins last should be alike, or a core waits for the other: index files come first.
-    order = sorted(range(len(parts)), key=lambda number: not parts[number].index_files)
-    checked = _check(
+    results = _check(
         spark,
-        [parts[number] for number in order],
+        parts,
         None if progress is None else lambda done, count: progress(whole * done // max(1, count), whole),
     )
-    results = dict(zip(order, checked, strict=True))
     again = 0
-    for number, part in enumerate(parts):
-        result = results[number]
+    for part, result in zip(parts, results, strict=True):
         if part.index_files:
             verifier.take(result)
             continue
