@@ -37,17 +37,22 @@ def test_files_and_connections_share_what_the_system_allows(
     assert done.stdout.split() == [str(files), str(connections), str(hard)]
 
 
+@pytest.mark.parametrize(
+    ("limit", "given", "level"),
+    [(4096, True, "WARNING"), (4096, False, "INFO"), (1024, False, "WARNING")],
+)
 def test_fewer_connections_than_configured_are_told(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    limit: int, given: bool, level: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from penstock.cli.up import within_descriptors
     from penstock.config import BrokerConfig
 
-    monkeypatch.setattr("penstock.files.filecache.raise_descriptor_limit", lambda wanted: 4096)
-    within_descriptors(BrokerConfig(), files_given=False)
-    [told] = caplog.messages
-    assert "at most 1536 connections instead of 20000" in told
-    assert "4096 descriptors" in told
+    caplog.set_level("INFO")
+    monkeypatch.setattr("penstock.files.filecache.raise_descriptor_limit", lambda wanted: limit)
+    found = within_descriptors(BrokerConfig(), files_given=False, connections_given=given)
+    [told] = caplog.records
+    assert told.levelname == level
+    assert f"at most {found.max_connections} connections instead of 20000" in told.getMessage()
 
 
 @pytest.mark.parametrize("limit", [1_000_000, -1])

@@ -91,7 +91,11 @@ def up(
         "tls_server_need_client_auth": None if tls_client_trust is None else "require",
     }
     settings, origins = load_broker_config(config, flags=flags)
-    settings = within_descriptors(settings, files_given=origins["max_open_files"] != "default")
+    settings = within_descriptors(
+        settings,
+        files_given=origins["max_open_files"] != "default",
+        connections_given=origins["max_connections"] != "default",
+    )
 
     async def serve() -> None:
         async with Broker(settings) as broker:
@@ -110,10 +114,13 @@ def up(
 
 
 MOST_OPEN_FILES = 16_384
+FEW_CONNECTIONS = 1000
 _OTHER_DESCRIPTORS = 1024
 
 
-def within_descriptors(settings: BrokerConfig, *, files_given: bool) -> BrokerConfig:
+def within_descriptors(
+    settings: BrokerConfig, *, files_given: bool, connections_given: bool = False
+) -> BrokerConfig:
     """As many open queue files and connections as the system lets this process have, files first.
 
     Opening a queue file for each unit costs more than the rest of a send, and a log file that cannot be
@@ -131,7 +138,9 @@ def within_descriptors(settings: BrokerConfig, *, files_given: bool) -> BrokerCo
         files = max(least, min(files, (limit - _OTHER_DESCRIPTORS) // 2))
     connections = min(settings.max_connections, max(limit - files - _OTHER_DESCRIPTORS, limit // 4))
     if connections < settings.max_connections:
-        log.warning(
+        # Nobody who starts with the defaults needs to hear of it, unless there are few.
+        log.log(
+            logging.WARNING if connections_given or connections < FEW_CONNECTIONS else logging.INFO,
             "at most %d connections instead of %d, and %d queue files open at a time: this process may have"
             " %d descriptors (ulimit -n)",
             connections,
