@@ -28,8 +28,8 @@ EXTRA_HINT = "pip install 'penstock[spark]', or from a clone: pip install '.[spa
 # Arrow checks every access to a vector twice, unless it is told that its readers look before they read, as
 # Spark's do. (All columns, warm, a busy machine: 2.2 us a row in Java where it was 3.5; seen once.)
 ARROW_OPTIONS = ("-Darrow.enable_unsafe_memory_access=true", "-Darrow.enable_null_check_for_get=false")
-# Java hands code to its thorough compiler four times later than by default: code of Spark that runs some
-# thousand times took that more processor time than it saved, and loops over rows get there within a blink.
+# Java hands code to its thorough compiler four or more times later than by default: code of Spark that runs
+# some thousand times took that more processor time than it saved; loops over rows get there in a blink.
 # (To the first result 21 s of processor time for 24, a second verify 5.0 for 5.6; four sessions in turns.)
 COMPILER_OPTIONS = (
     "-XX:Tier4InvocationThreshold=20000",

@@ -8,6 +8,7 @@ parts, has those checked again that were begun from a wrong guess, and looks at 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -161,7 +162,8 @@ def log_cuts(files: Sequence[QueueFile], split_bytes: int) -> list[int]:
     cuts = [begin]
     for number in range(1, count):
         even = begin + whole * number // count
-        near = min(begins, key=lambda place: abs(place - even))
+        after = bisect_left(begins, even)
+        near = min(begins[max(0, after - 1) : after + 1], key=lambda place: abs(place - even))
         cut = near if abs(near - even) <= slack else even
         if cut > cuts[-1]:
             cuts.append(cut)
