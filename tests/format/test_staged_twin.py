@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock._native import staged
 from penstock._native.staged import COLUMNS, RecordEncoder
 from penstock.format.record import decode_record
-from penstock.format.staged import encode_row, queue_of_key, row_message
+from penstock.format.staged import encode_row, queue_of_key, record_note, row_message
 from penstock.message.host import pack_host
 
 NOW = 1_700_000_000_000
@@ -82,11 +82,19 @@ def batch_of(given_rows: list[dict[str, Any]], *, large: bool = False, names: li
 
 def encode(batch: Any, with_encoder: RecordEncoder) -> list[tuple[tuple[str, int], bytes]]:
     """Every row's queue and record."""
+    return encode_noted(batch, with_encoder)[0]
+
+
+def encode_noted(
+    batch: Any, with_encoder: RecordEncoder
+) -> tuple[list[tuple[tuple[str, int], bytes]], list[int]]:
+    """Every row's queue and record, and the notes of all."""
     with_encoder.begin(batch, batch.schema.names)
     while (code := with_encoder.run(NOW)) != staged.DONE:
         assert code == staged.NEED_QUEUE
         with_encoder.add_queue(*with_encoder.wanted)
     slots, data = map(bytes, with_encoder.peek())
+    notes = list(memoryview(bytes(with_encoder.notes)).cast("i"))
     with_encoder.clear()
     assert with_encoder.size == 0
     records, at = [], 0
@@ -95,7 +103,7 @@ def encode(batch: Any, with_encoder: RecordEncoder) -> list[tuple[tuple[str, int
         records.append((with_encoder.queues[slot], data[at : at + size]))
         at += size
     assert at == len(data)
-    return records
+    return records, notes
 
 
 @given(st.lists(rows, max_size=12), st.booleans(), st.integers(0, 3), st.integers(0, 3))
@@ -117,6 +125,34 @@ def test_compiled_rows_are_the_plain_ones(
         message = row_message(row, topic="default", queue_id=queue_id, unique_key=unique, now=NOW)
         assert record == encode_row(message, HOST)
         assert queue == (message.topic, queue_id)
+
+
+@given(st.lists(rows, max_size=12))
+def test_notes_are_what_the_plain_dispatcher_would_find(given_rows: list[dict[str, Any]]) -> None:
+    native = encoder()
+    native.noted = True
+    found, notes = encode_noted(batch_of(given_rows), native)
+    expected = [
+        record_note(record, looked_at=row["properties"] is not None)
+        for row, (_, record) in zip(given_rows, found, strict=True)
+    ]
+    assert notes == [number for note in expected for number in note]
+    assert len(native.notes) == 0, "notes go with their records"
+
+
+@pytest.mark.parametrize("count", [0, 14, 15, 40])
+def test_a_record_with_many_keys_is_left_to_whoever_dispatches_it(count: int) -> None:
+    native = encoder()
+    native.noted = True
+    row = {**dict.fromkeys(TYPES), "keys": " ".join(f"k{n}" for n in range(count)), "tags": "t"}
+    found, notes = encode_noted(batch_of([row] * 3000), native)
+    assert notes == [number for _, record in found for number in record_note(record)]
+    assert (notes[1] == -1) == (count > 14)
+
+
+def test_an_encoder_that_was_not_asked_for_notes_leaves_all_records_to_the_dispatcher() -> None:
+    _, notes = encode_noted(batch_of([dict.fromkeys(TYPES)] * 2), encoder())
+    assert notes == [0, -1] * 2
 
 
 def test_generated_keys_never_repeat_even_within_one_millisecond() -> None:

@@ -109,7 +109,7 @@ def our_config(java: dict[str, Any]) -> StoreConfig:
 
 def write_scenario(java: JavaSide, folder: Path, scenario: str) -> Written:
     path = folder / f"{java.version}-{scenario}"
-    shutil.rmtree(path, ignore_errors=True)  # a write that failed: the next test is to fail, or not, by itself
+    shutil.rmtree(path, ignore_errors=True)  # what a write that failed left
     manifest = java.write(path, scenario)
     if manifest["closed"] == "clean":
         return Written(path, manifest, manifest["atClose"])

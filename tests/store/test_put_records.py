@@ -16,7 +16,7 @@ from penstock._native.prepared import Prepared
 from penstock.clock import ManualClock
 from penstock.errors import DiskFull, MessageRejected
 from penstock.format.batch import BatchBlock, encode_client_batch
-from penstock.format.staged import encode_row
+from penstock.format.staged import encode_row, record_note
 from penstock.message.properties import encode_properties
 from penstock.store.messagestore import MessageStore
 from penstock.store.opening import open_writable
@@ -226,19 +226,30 @@ def test_records_that_may_not_be_appended_together_are_left_to_single_puts(tmp_p
         assert store.max_physical_offset == 0
 
 
-def put_prepared(store: MessageStore, batch: list[Message], size: int, prepared: Prepared) -> None:
+def notes_of(batch: list[Message]) -> memoryview:
+    """Notes of some, and of others that they must be looked at."""
+    notes = [record_note(encode_row(m), looked_at=n % 5 == 0) for n, m in enumerate(batch)]
+    return memoryview(array.array("i", [number for note in notes for number in note]))
+
+
+def put_prepared(
+    store: MessageStore, batch: list[Message], size: int, prepared: Prepared, *, noted: bool = False
+) -> None:
     for begin in range(0, len(batch), size):
-        records, slots, queues = runs(batch[begin : begin + size])
+        part = batch[begin : begin + size]
+        records, slots, queues = runs(part)
         store.put_records(records, slots, queues)
-        store.prepare_dispatch(prepared, memoryview(records), slots, queues)
+        notes = notes_of(part) if noted else None
+        store.prepare_dispatch(prepared, memoryview(records), slots, queues, notes)
     store.flush()
 
 
 @pytest.mark.parametrize("entries", [400, 10_000])  # the second takes all, beside the units
 @pytest.mark.parametrize("limit", [0, 1, 50, 1000])
 @pytest.mark.parametrize("size", [7, 1000])
+@pytest.mark.parametrize("noted", [False, True])
 def test_prepared_records_become_the_units_and_entries_that_the_dispatcher_makes(
-    tmp_path: Path, size: int, limit: int, entries: int
+    tmp_path: Path, noted: bool, size: int, limit: int, entries: int
 ) -> None:
     batch = messages(300)  # several segments
     config = CONFIG.replace(max_index_num=entries)
@@ -250,7 +261,7 @@ def test_prepared_records_become_the_units_and_entries_that_the_dispatcher_makes
         store.flush()
     with opened(tmp_path / "prepared", config) as store:
         prepared = Prepared(limit)
-        put_prepared(store, batch, size, prepared)
+        put_prepared(store, batch, size, prepared, noted=noted)
         assert len(prepared) == min(limit, len(batch))
         assert store.undispatched, "nothing may be visible before it is asked for"
         store.dispatch_prepared(prepared)
@@ -328,6 +339,23 @@ def test_preparing_refuses_what_is_no_record(tmp_path: Path) -> None:
         records, slots, queues = runs(messages(5))
         with pytest.raises(ValueError, match="no record"):
             store.prepare_dispatch(Prepared(), memoryview(records)[10:], slots, queues)
+
+
+@pytest.mark.parametrize(
+    "notes", [[], [7], [7, 3, 1, 2], [7, 33, *range(33)], [7, 2**31 - 1, *range(40)], [7, 0, 7]]
+)
+def test_preparing_refuses_notes_that_do_not_fit_the_records(tmp_path: Path, notes: list[int]) -> None:
+    with opened(tmp_path) as store:
+        records, slots, queues = runs(messages(2))
+        store.put_records(records, slots, queues)
+        with pytest.raises(ValueError, match="no record"):
+            store.prepare_dispatch(
+                Prepared(), memoryview(records), slots, queues, memoryview(array.array("i", notes))
+            )
+        with pytest.raises(ValueError, match="no record"):
+            store.prepare_dispatch(
+                Prepared(), memoryview(records)[:90], slots, queues, memoryview(array.array("i", [7, 0] * 2))
+            )
 
 
 def test_an_index_without_room_for_all_entries_says_so(tmp_path: Path) -> None:

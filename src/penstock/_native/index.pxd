@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
+from penstock._native.record cimport Span
+
 cdef struct IndexState:
     uint8_t* base
     int32_t slots
@@ -18,5 +20,6 @@ cdef class Index:
     cdef object memory
 
 cdef int32_t index_hash(uint32_t text_hash) noexcept nogil
+cdef int32_t key_hashes(uint32_t prefix, Span unique, Span keys, Span tags, int32_t* out, int32_t most) noexcept nogil
 cdef bint index_put(IndexState* s, int32_t key_hash, int64_t offset, int64_t timestamp) noexcept nogil
 cdef void index_store_header(IndexState* s) noexcept nogil

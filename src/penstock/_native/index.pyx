@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from penstock._native.endian cimport get32, get64, put32, put64
-from penstock._native.record cimport hash_text
+from penstock._native.record cimport Span, hash_text
 
 cdef enum:
     HEADER = 40
@@ -19,6 +19,31 @@ cdef int32_t index_hash(uint32_t text_hash) noexcept nogil:
     if value < 0:
         value = <int32_t> (0u - text_hash)
     return value if value >= 0 else 0
+
+
+cdef int32_t key_hashes(uint32_t prefix, Span unique, Span keys, Span tags, int32_t* out, int32_t most) noexcept nogil:
+    """Hashes of one record's keys in spec 10.4's order; how many, or -1 when `most` may be too few for them.
+
+    `prefix` is the hash of `<topic>#`.
+    """
+    cdef int32_t count = 0, at = 0, start
+    if unique.length > 0:
+        out[count] = index_hash(hash_text(prefix, unique.at, unique.length))
+        count += 1
+    while at < keys.length:
+        start = at
+        while at < keys.length and keys.at[at] != 32:
+            at += 1
+        if at > start:
+            if count >= most - 1:
+                return -1
+            out[count] = index_hash(hash_text(prefix, keys.at + start, at - start))
+            count += 1
+        at += 1
+    if tags.length > 0:
+        out[count] = index_hash(hash_text(hash_text(prefix, b"T#", 2), tags.at, tags.length))
+        count += 1
+    return count
 
 
 cdef inline uint8_t* slot_at(IndexState* s, int32_t key_hash) noexcept nogil:

@@ -9,17 +9,20 @@ from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
 from penstock._native.batchbody cimport next_item
 from penstock._native.dispatch cimport C_BLANK, C_DONE, C_INDEX_FULL, WAITING, Dispatch
 from penstock._native.encode cimport Encoded
 from penstock._native.encode cimport Item as BatchItem
-from penstock._native.index cimport Index, index_hash, index_put, index_store_header
+from penstock._native.endian cimport get32, get64
+from penstock._native.index cimport Index, index_put, index_store_header, key_hashes
 from penstock._native.prefetch cimport prefetch_write
 from penstock._native.putresult cimport PutResults
 from penstock._native.queue cimport Queue, QueueState
 from penstock._native.record cimport (
-    REC_OK, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION, Properties, Record, hash_text, parse_record, scan_properties,
+    REC_OK, SYS_BORN_V6, SYS_INNER_BATCH, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION, Properties, Record, parse_record,
+    scan_properties,
 )
 
 cdef enum:
@@ -74,10 +77,18 @@ cdef class Prepared:
         """Records that were taken in."""
         return self.count
 
-    def add(self, Dispatch dispatch not None, const uint8_t[::1] records not None, const int32_t[::1] slots not None, list queues not None):
-        """Take in records as an append left them: whole, with their places. Record i belongs to `queues[slots[i]]`."""
+    def add(
+        self, Dispatch dispatch not None, const uint8_t[::1] records not None, const int32_t[::1] slots not None,
+        list queues not None, const int32_t[::1] notes=None,
+    ):
+        """Take in records as an append left them: whole, with their places. Record i belongs to `queues[slots[i]]`.
+
+        `notes`, from whoever made the records, spares looking at their properties: see `RecordEncoder.notes`.
+        """
         cdef Record r
-        cdef int64_t at = 0, size = records.shape[0]
+        cdef int64_t at = 0, size = records.shape[0], note = 0, note_count = 0 if notes is None else notes.shape[0]
+        cdef bint noted = notes is not None
+        cdef QueueState* q
         cdef Py_ssize_t i
         cdef int code = P_DONE
         if self.ended or self.running:
@@ -92,12 +103,20 @@ cdef class Prepared:
         cdef int64_t most = len(queues)
         with nogil:
             for i in range(slots.shape[0]):
-                if at >= size or slots[i] < 0 or slots[i] >= most or parse_record(&records[0] + at, size - at, &r) != REC_OK:
-                    code = P_BAD
+                code = P_BAD
+                if at >= size or slots[i] < 0 or slots[i] >= most:
                     break
-                code = self.take(dispatch, &records[0] + at + r.topic_at, &records[0] + at + r.properties_at, &r, <QueueState*> states[slots[i]])
+                q = <QueueState*> states[slots[i]]
+                if noted and (note + 2 > note_count or notes[note + 1] > min(MOST_KEYS, note_count - note - 2)):
+                    break
+                if noted and notes[note + 1] >= 0:
+                    code = self.take_noted(&records[0] + at, size - at, q, &notes[note], &r)
+                elif parse_record(&records[0] + at, size - at, &r) == REC_OK:
+                    code = self.take(dispatch, &records[0] + at + r.topic_at, &records[0] + at + r.properties_at, &r, q)
                 if code != P_DONE:
                     break
+                if noted:
+                    note += 2 + max(notes[note + 1], 0)
                 at += r.size
         free(states)
         if code == P_NO_MEMORY:
@@ -170,14 +189,16 @@ cdef class Prepared:
         cdef Properties properties
         cdef Item* item
         cdef int kind = r.sys_flag & SYS_TRANSACTION
-        cdef int64_t first = self.hash_count
+        cdef int32_t keys
         scan_properties(text, r.properties_length, &properties)
         if self.count >= self.limit or kind == SYS_PREPARED or kind == SYS_ROLLBACK or dispatch.is_special(q, r, &properties):
             return P_ENDED
         if self.reserve() != 0:
             return P_NO_MEMORY
-        if not self.take_keys(q.key_prefix_hash, &properties):
-            self.hash_count = first
+        keys = key_hashes(
+            q.key_prefix_hash, properties.unique_key, properties.keys, properties.tags, self.hashes + self.hash_count, MOST_KEYS
+        )
+        if keys < 0:
             return P_ENDED
         item = &self.items[self.count]
         item.queue = q
@@ -186,33 +207,34 @@ cdef class Prepared:
         item.tags = dispatch.tags_code(topic, r, &properties)
         item.timestamp = r.store_timestamp
         item.size = r.size
-        item.keys = <int32_t> (self.hash_count - first)
+        item.keys = keys
+        self.hash_count += keys
         self.count += 1
         return P_DONE
 
-    cdef bint take_keys(self, uint32_t prefix, const Properties* properties) noexcept nogil:
-        """Hashes of one record in spec 10.4's order; False when there are too many."""
-        cdef const uint8_t* p = properties.keys.at
-        cdef int32_t at = 0, start
-        cdef int64_t most = self.hash_count + MOST_KEYS
-        if properties.unique_key.length > 0:
-            self.put_hash(hash_text(prefix, properties.unique_key.at, properties.unique_key.length))
-        while at < properties.keys.length:
-            start = at
-            while at < properties.keys.length and p[at] != 32:
-                at += 1
-            if at > start:
-                if self.hash_count >= most - 1:
-                    return False
-                self.put_hash(hash_text(prefix, p + start, at - start))
-            at += 1
-        if properties.tags.length > 0:
-            self.put_hash(hash_text(hash_text(prefix, b"T#", 2), properties.tags.at, properties.tags.length))
-        return True
-
-    cdef inline void put_hash(self, uint32_t text_hash) noexcept nogil:
-        self.hashes[self.hash_count] = index_hash(text_hash)
-        self.hash_count += 1
+    cdef int take_noted(self, const uint8_t* p, int64_t available, QueueState* q, const int32_t* note, Record* r) noexcept nogil:
+        """Take in a record of which somebody else has looked at the properties; fills in its size."""
+        cdef Item* item
+        r.size = get32(p) if available >= 91 else 0
+        if r.size < 91 or r.size > available:
+            return P_BAD
+        r.sys_flag = get32(p + 36)
+        if self.count >= self.limit or q.special or r.sys_flag & (SYS_TRANSACTION | SYS_INNER_BATCH):
+            return P_ENDED
+        if self.reserve() != 0:
+            return P_NO_MEMORY
+        item = &self.items[self.count]
+        item.queue = q
+        item.offset = get64(p + 28)
+        item.queue_offset = get64(p + 20)
+        item.tags = note[0]
+        item.timestamp = get64(p + (68 if r.sys_flag & SYS_BORN_V6 else 56))
+        item.size = r.size
+        item.keys = note[1]
+        memcpy(self.hashes + self.hash_count, note + 2, note[1] * sizeof(int32_t))
+        self.hash_count += note[1]
+        self.count += 1
+        return P_DONE
 
     cdef int reserve(self) noexcept nogil:
         """Room for one more record."""

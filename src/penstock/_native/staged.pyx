@@ -19,6 +19,7 @@ from penstock._native.arrowin cimport (
 from penstock._native.encode import month_of
 from penstock._native.encode cimport plain, put_pair
 from penstock._native.endian cimport put16, put32, put64
+from penstock._native.index cimport key_hashes
 from penstock._native.record cimport (
     MAGIC_V1, MAGIC_V2, PROPERTIES_LIMIT, SYS_BORN_V6, SYS_STORE_V6, Span, hash_text, penstock_crc32, penstock_crc_setup,
 )
@@ -37,6 +38,9 @@ COLUMNS = (
 )
 
 DONE, NEED_QUEUE, SPECIAL, NO_TOPIC, LONG_BODY, LONG_PROPERTIES, LONG_RECORD, SEPARATOR, BAD_QUEUE, NO_MEMORY = range(10)
+
+cdef enum:
+    NOTED_KEYS = 16                    # a record with more of them has to be looked at
 
 cdef const char* HEX = b"0123456789ABCDEF"
 
@@ -74,6 +78,11 @@ cdef class RecordEncoder:
     cdef int32_t* slots
     cdef int32_t count
     cdef int32_t slot_capacity
+    cdef uint32_t* prefixes            # hashes of `<topic>#` by slot
+    cdef public bint noted             # whether `notes` are taken
+    cdef int32_t* note                 # what `notes` shows
+    cdef int64_t note_count
+    cdef int64_t note_capacity
 
     def __cinit__(
         self, bytes host not None, int64_t max_body, int64_t max_record, bytes unique_prefix not None, int32_t queue_count,
@@ -102,6 +111,8 @@ cdef class RecordEncoder:
         free_topics(&self.topics)
         free(self.data)
         free(self.slots)
+        free(self.prefixes)
+        free(self.note)
 
     # -- a batch -----------------------------------------------------------------------------------------------
 
@@ -175,6 +186,7 @@ cdef class RecordEncoder:
     def add_queue(self, bytes topic not None, int32_t queue_id):
         """Know a queue from now on; its slot."""
         cdef int32_t* slot
+        cdef uint32_t* grown
         cdef Span name
         if queue_id < 0 or queue_id >= MAX_QUEUE:
             raise ValueError(f"queue id {queue_id}")
@@ -184,8 +196,13 @@ cdef class RecordEncoder:
         if slot == NULL:
             raise MemoryError()
         if slot[0] < 0:
-            slot[0] = <int32_t> len(self.queues)
+            grown = <uint32_t*> realloc(self.prefixes, (len(self.queues) + 1) * sizeof(uint32_t))
+            if grown == NULL:
+                raise MemoryError()
+            self.prefixes = grown
+            self.prefixes[len(self.queues)] = hash_text(hash_text(0, name.at, name.length), b"#", 1)
             self.queues.append((topic.decode(), queue_id))
+            slot[0] = <int32_t> len(self.queues) - 1
         return slot[0]
 
     def add_record(self, bytes record not None, int32_t slot):
@@ -196,6 +213,7 @@ cdef class RecordEncoder:
             raise MemoryError()
         memcpy(self.data + self.used, PyBytes_AS_STRING(record), len(record))
         self.slots[self.count] = slot
+        self.take_note(0, -1)
         self.used += len(record)
         self.count += 1
         self.row += 1
@@ -229,8 +247,18 @@ cdef class RecordEncoder:
             PyMemoryView_FromMemory(<char*> self.data, self.used, PyBUF_READ),
         )
 
+    @property
+    def notes(self):
+        """What the dispatcher will ask of the records that wait, for `Prepared.add`: good until `clear`.
+
+        32-bit numbers of this machine: of each record the hash of its tags, how many keys it has, and their hashes; -1 keys
+        of one that has to be looked at, and of all if not `noted`.
+        """
+        return PyMemoryView_FromMemory(<char*> self.note, self.note_count * 4, PyBUF_READ) if self.note_count else memoryview(b"")
+
     def clear(self):
         """Forget the records that wait."""
+        self.note_count = 0
         self.used = 0
         self.count = 0
 
@@ -275,7 +303,19 @@ cdef class RecordEncoder:
                 return -1
             self.slots = <int32_t*> grown
             self.slot_capacity = max(4096, self.slot_capacity * 2)
+        if self.note_count + 2 + NOTED_KEYS > self.note_capacity:
+            grown = realloc(self.note, max(16384, self.note_capacity * 2) * sizeof(int32_t))
+            if grown == NULL:
+                return -1
+            self.note = <int32_t*> grown
+            self.note_capacity = max(16384, self.note_capacity * 2)
         return 0
+
+    cdef inline void take_note(self, uint32_t tags, int32_t keys) noexcept nogil:
+        """Note a record whose hashes, if any, stand in their place already."""
+        self.note[self.note_count] = <int32_t> tags
+        self.note[self.note_count + 1] = keys
+        self.note_count += 2 + (keys if keys > 0 else 0)
 
     cdef int choose_queue(self, int64_t row, int64_t* queue_id, bint* round_robin) noexcept nogil:
         """The queue a row names, the one its order key has, or the next one in turn."""
@@ -442,12 +482,16 @@ cdef class RecordEncoder:
                 if not self.hidden(name, i, has_keys, has_tags, has_unique):
                     value = text_at(&self.values, i)
                     p = put_pair(p, <const char*> name.at, name.length, <const char*> value.at, value.length)
+        if self.noted and is_null(&self.columns[C_PROPERTIES], row):
+            self.take_note(
+                hash_text(0, tags.at, tags.length),
+                key_hashes(self.prefixes[slot], unique, keys, tags, self.note + self.note_count + 2, NOTED_KEYS),
+            )
+        else:
+            self.take_note(0, -1)
         self.slots[self.count] = slot
         self.used += total
         self.count += 1
         if round_robin:
             self.next_queue = (self.next_queue + 1) % self.queue_count
         return S_DONE
-
-
-# -- what is in the log already --------------------------------------------------------------------------------

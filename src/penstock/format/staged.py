@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.format.javahash import java_hash
-from penstock.format.record import DEFAULT_HOST, encode_message
+from penstock.format.dispatch import index_keys
+from penstock.format.javahash import java_hash, key_hash
+from penstock.format.record import DEFAULT_HOST, decode_record, encode_message
 from penstock.message.message import Message
 from penstock.message.properties import PROPERTY_CRC32, PROPERTY_UNIQUE_KEY
 
 KEPT_FLAGS = 0x703
 """Compression, its kind, and several tags: what a row's sys flag may say. Transactions do not travel."""
+
+NOTED_KEYS = 16
+"""A record with more keys than this, its tags always counted, is not noted."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -63,3 +67,19 @@ def row_message(
 def encode_row(message: Message, host: str = DEFAULT_HOST) -> bytes:
     """The record of a message, with zeros where the append fills in."""
     return encode_message(message, queue_offset=0, physical_offset=0, store_timestamp=0, store_host=host)
+
+
+def record_note(record: bytes, *, looked_at: bool = False) -> list[int]:
+    """What the dispatcher will ask of a record: the hash of its tags, how many keys it has, their hashes.
+
+    -1 keys when there are too many, or when whoever dispatches it has to look itself (``looked_at``).
+    """
+    fields = decode_record(record)
+    keys = index_keys(fields, tags=True)
+    without_tags = len(keys) - bool(fields.tags)
+    if looked_at:
+        return [0, -1]
+    tags = java_hash(fields.tags or "")
+    if without_tags > NOTED_KEYS - 1:
+        return [tags, -1]
+    return [tags, len(keys), *(key_hash(key) for key in keys)]

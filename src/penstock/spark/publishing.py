@@ -226,7 +226,7 @@ def _append(
             if preparing is not None:  # no more blocks are kept than the one that is at work
                 preparing.result()
             preparing = preparers.submit(
-                store.prepare_dispatch, prepared, block.records, block.slots, block.queues
+                store.prepare_dispatch, prepared, block.records, block.slots, block.queues, block.notes
             )
             if place < 0:
                 place = int.from_bytes(block.records[28:36], "big")

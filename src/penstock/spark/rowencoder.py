@@ -79,6 +79,7 @@ class RowEncoder:
     def stage(self, batches: Iterable[pa.RecordBatch], area: StagingArea, write: str, name: str) -> StagedRun:
         """Encode everything into one staged file, which is on disk then. Leaves nothing when it fails."""
         writer = area.create(write, name)
+        self.native.noted = True  # tasks work side by side, the append is alone
         try:
             for batch in batches:
                 self.encode(batch)
@@ -92,7 +93,8 @@ class RowEncoder:
             raise
 
     def _put(self, writer: RunWriter) -> None:
-        writer.add(*self.native.peek())
+        slots, records = self.native.peek()
+        writer.add(slots, self.native.notes, records)
         self.native.clear()
 
     def encode(self, batch: pa.RecordBatch) -> None:

@@ -32,8 +32,8 @@ from penstock.files.disk import DiskStorage
 
 FOLDER = "penstock.spark"
 BLOCK_BYTES = 4 << 20
-_MAGIC = b"PNSTRUN1"
-_BLOCK = struct.Struct("<III")
+_MAGIC = b"PNSTRUN2"
+_BLOCK = struct.Struct("<IIII")
 _TAIL = struct.Struct("<QII8s")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -55,12 +55,14 @@ class _Trailer(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Block:
-    """Records of one run, one behind the other. Record i belongs to ``queues[slots[i]]``.
+    """Records of one run, one behind the other. Record i belongs to ``queues[slots[i]]``; ``notes`` say what
+    the dispatcher will make of them (``RecordEncoder.notes``).
 
     The append fills in the records where they lie: the memory is the block's own, see ``BlockMemory``.
     """
 
     slots: memoryview
+    notes: memoryview
     records: memoryview
     queues: Sequence[tuple[str, int]]
 
@@ -158,6 +160,19 @@ def _empty_below(folder: Path) -> list[Path]:
     return sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True) if folder.is_dir() else []
 
 
+def _little_endian(numbers: bytes | memoryview) -> bytes | memoryview:
+    """32-bit numbers of this machine as they lie in a file, and the other way round."""
+    if sys.byteorder == "little":
+        return numbers
+    swapped = array.array("i", numbers)
+    swapped.byteswap()
+    return swapped.tobytes()
+
+
+def _numbers(data: bytes) -> memoryview:
+    return memoryview(_little_endian(data)).cast("i")
+
+
 class RunWriter:
     """Writes one staged file. It is of no use to anybody before ``finish`` has returned."""
 
@@ -176,14 +191,12 @@ class RunWriter:
                 view = view[self._file.write(view) :]
             self._position += len(part)
 
-    def add(self, slots: bytes | memoryview, records: bytes | memoryview) -> None:
-        """One block of records with their slots (32-bit numbers of this machine)."""
-        if sys.byteorder != "little":
-            swapped = array.array("i", slots)
-            swapped.byteswap()
-            slots = swapped.tobytes()
-        check = crc32(slots) ^ crc32(records)
-        self._put(_BLOCK.pack(len(slots) // 4, len(records), check), slots, records)
+    def add(self, slots: bytes | memoryview, notes: bytes | memoryview, records: bytes | memoryview) -> None:
+        """One block of records with their slots and notes (32-bit numbers of this machine)."""
+        slots, notes = _little_endian(slots), _little_endian(notes)
+        check = crc32(slots) ^ crc32(notes) ^ crc32(records)
+        head = _BLOCK.pack(len(slots) // 4, len(notes) // 4, len(records), check)
+        self._put(head, slots, notes, records)
         self._records += len(slots) // 4
         self._size += len(records)
         self._checksum = crc32(self._checksum.to_bytes(4, "little") + check.to_bytes(4, "little"))
@@ -208,21 +221,19 @@ def read_blocks(path: Path, run: StagedRun, memory: BlockMemory) -> Iterator[Blo
             trailer, end = _read_trailer(path, file)
             file.seek(len(_MAGIC))
             while file.tell() < end:
-                count, size, check = _BLOCK.unpack(file.read(_BLOCK.size))
-                if count > run.records or size > end:
-                    raise _corrupt(path, f"a block of {size} bytes before byte {file.tell()}")
-                slots, data = file.read(count * 4), memory.take(size)
-                if file.readinto(data) != size or crc32(slots) ^ crc32(data) != check:
+                count, noted, size, check = _BLOCK.unpack(file.read(_BLOCK.size))
+                if count > run.records or size > end or noted > end // 4:
+                    raise _corrupt(
+                        path, f"a block of {size} bytes and {noted} notes before byte {file.tell()}"
+                    )
+                slots, notes, data = file.read(count * 4), file.read(noted * 4), memory.take(size)
+                if file.readinto(data) != size or crc32(slots) ^ crc32(notes) ^ crc32(data) != check:
                     raise _corrupt(
                         path, f"the block of {count} records before byte {file.tell()} was changed"
                     )
-                if sys.byteorder != "little":
-                    swapped = array.array("i", slots)
-                    swapped.byteswap()
-                    slots = swapped.tobytes()
                 checksum = crc32(checksum.to_bytes(4, "little") + check.to_bytes(4, "little"))
                 records += count
-                yield Block(memoryview(slots).cast("i"), data, trailer.queues)
+                yield Block(_numbers(slots), _numbers(notes), data, trailer.queues)
     except (OSError, struct.error, ValueError, msgspec.MsgspecError) as error:
         raise _corrupt(path, str(error)) from error
     if (records, checksum) != (run.records, run.checksum):

@@ -69,12 +69,18 @@ class MessageStore(StoreWriter, StoreReader):
         return self._dispatcher.advance()
 
     def prepare_dispatch(
-        self, prepared: Prepared, records: memoryview, slots: memoryview, queues: Sequence[tuple[str, int]]
+        self,
+        prepared: Prepared,
+        records: memoryview,
+        slots: memoryview,
+        queues: Sequence[tuple[str, int]],
+        notes: memoryview | None = None,
     ) -> None:
         """Work out what the dispatcher will make of records, as ``put_records`` left them, for
-        ``dispatch_prepared``. Nothing becomes readable by it. One thread at a time, any one.
+        ``dispatch_prepared``. Nothing becomes readable by it. One thread at a time, any one. ``notes`` of the
+        encoder that made the records spare most of the work.
         """
-        prepared.add(self._dispatcher.native, records, slots, self.native_queues(queues))
+        prepared.add(self._dispatcher.native, records, slots, self.native_queues(queues), notes)
 
     def dispatch_prepared(self, prepared: Prepared) -> None:
         """As ``dispatch``, for records of which the work is prepared: the same files, sooner."""

@@ -73,7 +73,7 @@ def test_a_block_longer_than_its_file_is_refused_before_memory_is_taken(path: Pa
     (run,) = stage(path, "w", runs=1)
     area = StagingArea(path)
     data = bytearray((area.staging / run.file).read_bytes())
-    data[12:16] = (0xFFFFFFF0).to_bytes(4, "little")
+    data[16:20] = (0xFFFFFFF0).to_bytes(4, "little")
     (area.staging / run.file).write_bytes(data)
 
     class NoMemory(BlockMemory):
@@ -82,6 +82,27 @@ def test_a_block_longer_than_its_file_is_refused_before_memory_is_taken(path: Pa
 
     with pytest.raises(CorruptFile, match="a block of 4294967280 bytes"):
         list(area.blocks(run, NoMemory(1)))
+
+
+def test_more_notes_than_the_file_has_room_for_are_refused_before_memory_is_taken(path: Path) -> None:
+    (run,) = stage(path, "w", runs=1)
+    area = StagingArea(path)
+    data = bytearray((area.staging / run.file).read_bytes())
+    data[12:16] = (0xFFFFFFF0).to_bytes(4, "little")
+    (area.staging / run.file).write_bytes(data)
+    with pytest.raises(CorruptFile, match="4294967280 notes"):
+        list(area.blocks(run, BlockMemory(1)))
+
+
+def test_notes_that_were_changed_are_found_before_anything_is_published(path: Path) -> None:
+    (run,) = stage(path, "w", runs=1)
+    area = StagingArea(path)
+    data = bytearray((area.staging / run.file).read_bytes())
+    count = int.from_bytes(data[8:12], "little")
+    data[24 + 4 * count + 1] ^= 1
+    (area.staging / run.file).write_bytes(data)
+    with pytest.raises(CorruptFile, match="was changed"):
+        list(area.blocks(run, BlockMemory(1)))
 
 
 @pytest.mark.parametrize("step", STEPS)
